@@ -17,6 +17,7 @@ use crate::mkfs::tuning::Setting;
 use crate::mount::Mount;
 use crate::quota::Quota;
 use crate::replica::Replica;
+use crate::resize::Resize;
 use crate::set::Set;
 use crate::transfer::End;
 use crate::units::{Identity, parse_size, parse_uuid};
@@ -70,6 +71,8 @@ pub(crate) enum Command {
     Sync(Sync),
     /// Change the label of a pool
     Set(Set),
+    /// Give a pool more room, also while it is mounted
+    Resize(Resize),
     /// Move a pool to another machine with its external data device: export and import its metadata
     Replica {
         /// What to do
@@ -140,6 +143,7 @@ impl Command {
             | Self::Convert(Convert { printing, .. })
             | Self::Evolve(Evolve { printing, .. })
             | Self::Inspect(Inspect { printing, .. })
+            | Self::Resize(Resize { printing, .. })
             | Self::Ls(Ls { printing, .. })
             | Self::Stat(Stat { printing, .. })
             | Self::Cp(Cp { printing, .. })

@@ -31,6 +31,7 @@ mod quota;
 mod remount;
 mod repair;
 mod replica;
+mod resize;
 mod served;
 mod set;
 mod spelling;
@@ -120,6 +121,7 @@ fn run(command: Command) -> Outcome<ExitCode> {
         Command::Mount(args) => return mount::run(&args),
         Command::Umount(args) => umount::run(&args),
         Command::Set(args) => set::run(&args),
+        Command::Resize(args) => resize::run(&args),
         Command::Sync(args) => sync::run(&args),
         Command::Replica { what } => replica::run(&what),
         Command::Info(args) => info::run(&args),

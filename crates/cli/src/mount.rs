@@ -39,6 +39,7 @@ use crate::location;
 use crate::logging::{self, Log};
 use crate::quota;
 use crate::remount;
+use crate::resize;
 use crate::served;
 use crate::umount;
 
@@ -495,6 +496,7 @@ fn answers(
                 Evolved::now(&fs, rounds).map(|evolved| json(&evolved))
             }
             ControlRequest::Quota(request) => Ok(json(&quota::answer(&fs, cred, request))),
+            ControlRequest::Grow { bytes } => Ok(json(&resize::answer(&fs, bytes))),
         }
     })
 }

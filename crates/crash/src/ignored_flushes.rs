@@ -130,10 +130,13 @@ impl IgnoredFlush {
 
 /// The syncs of disks in a log.
 fn syncs(log: &[Event]) -> Vec<usize> {
+    const OTHERS: [Site; 2] = [
+        disk_sites::VERSIONS_DATA_DURABLE,
+        disk_sites::PARTS_TABLE_DURABLE,
+    ];
     let is_sync = |event: &Event| {
         event.op == Op::Fence
-            && (event.site == disk_sites::VERSIONS_DATA_DURABLE
-                || disk_sites::name(event.site).starts_with("log/"))
+            && (OTHERS.contains(&event.site) || disk_sites::name(event.site).starts_with("log/"))
     };
     (0..log.len()).filter(|&at| is_sync(&log[at])).collect()
 }

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 
-use vellum::experiments::{MappingProbe, set_table_aside, settle, write_table};
+use vellum::experiments::{MappingProbe, set_table_aside, settle, settle_cut, write_table};
 use vellum::{
     Clock, Cred, Error, ExternalData, FormatOptions, Fs, ImageLocation, MappingKind, MountOptions,
     NamespaceKind, OpenOptions, attach, format, prefer_thread_slot,
 };
+use vellum_check::{MemoryImage, survey};
 use vellum_driver::Driver;
 use vellum_layout::{AddedSegment, BLOCK_BYTES, table_chunks};
 use vellum_media::{SimImages, SimPool};
@@ -95,7 +96,11 @@ pub(crate) fn image_of(workload: &Workload) -> Vec<u8> {
         0
     };
     let (mapping, namespace) = (workload.mapping, workload.namespace);
-    blank_image_with(replica_bytes, 2, (mapping, namespace), workload.pool_kind)
+    let mut image = blank_image_with(replica_bytes, 2, (mapping, namespace), workload.pool_kind);
+    // What the pool grows into.
+    let most = image.len().max(workload.grows_to() as usize);
+    image.resize(most, 0xAD);
+    image
 }
 
 /// A formatted pool with this many thread slots, whose unused bytes are what earlier owners left.
@@ -197,6 +202,10 @@ pub(crate) fn mount_with_arena<M: Backend>(
         attach: clock.to_le_bytes().repeat(2).try_into().unwrap_or_default(),
         ..MountOptions::default()
     };
+    // As programs do before they open a pool.
+    if let Some(superblock) = survey::superblock(&MemoryImage(&*pool.0)) {
+        settle_cut(&*pool.0, &superblock)?;
+    }
     prefer_thread_slot(0);
     let make_arena = |bytes| Ok(make_arena(bytes));
     attach::<M>(M::pool(pool, images), make_arena, options).map(|(fs, _)| fs)
@@ -266,6 +275,7 @@ impl<M: Backend> Session<M> {
                 (0..*rounds).try_for_each(|_| fs.evolve().map(drop))
             }
             Step::Checkpoint => self.open_fs()?.checkpoint().map(drop),
+            Step::Grow(bytes) => self.open_fs()?.grow(*bytes).map(drop),
             Step::Close => self.take_fs().map_or(Ok(()), |fs| fs.close()),
             Step::ExportReplica => {
                 let close = |fs: Arc<Fs<M>>| fs.close_and_export(false, &|_, _| {}).map(drop);

@@ -34,6 +34,8 @@ pub enum Step {
     Evolve(u32),
     /// Writes what the oldest records of a log say to home.
     Checkpoint,
+    /// Makes the pool as large as this many bytes.
+    Grow(u64),
     /// A clean close; open handles are closed first.
     Close,
     /// Closes the pool, and completes the metadata replica on its external data device.
@@ -85,6 +87,7 @@ impl Step {
             Self::Merge(_) => "merge",
             Self::Evolve(_) => "evolve",
             Self::Checkpoint => "checkpoint",
+            Self::Grow(_) => "grow",
             Self::Close => "closing",
             Self::ExportReplica => "carrying",
             Self::Open => "opening",
@@ -209,9 +212,9 @@ impl Step {
 #[error("{0}")]
 pub struct StepError(String);
 
-/// Parses `maintain`, `split DIR`, `merge DIR`, `evolve ROUNDS`, `checkpoint`, `close-pool`,
-/// `export-replica`, `open-pool`, `recover`, `blocks FILE FIRST COUNT`, `unnamed FILE`, or an
-/// operation as the
+/// Parses `maintain`, `split DIR`, `merge DIR`, `evolve ROUNDS`, `checkpoint`, `grow BYTES`,
+/// `close-pool`, `export-replica`, `open-pool`, `recover`, `blocks FILE FIRST COUNT`,
+/// `unnamed FILE`, or an operation as the
 /// model writes it. An operation can have `user: ` or `full: ` before it. Several with `; ` between
 /// them can follow `together: `.
 impl FromStr for Step {
@@ -234,6 +237,7 @@ impl FromStr for Step {
             ("unnamed", path) => Self::Unnamed(path.to_owned()),
             ("split", dir) => Self::Split(dir.to_owned()),
             ("merge", dir) => Self::Merge(dir.to_owned()),
+            ("grow", bytes) => Self::Grow(number(bytes, "bytes", line)?),
             ("evolve", rounds) => Self::Evolve(number(rounds, "rounds", line)?),
             ("user:", line) => Self::User(op(line)?),
             ("full:", line) => Self::Full(op(line)?),
@@ -281,6 +285,7 @@ impl fmt::Display for Step {
             Self::Merge(dir) => write!(f, "merge {dir}"),
             Self::Evolve(rounds) => write!(f, "evolve {rounds}"),
             Self::Checkpoint => f.write_str("checkpoint"),
+            Self::Grow(bytes) => write!(f, "grow {bytes}"),
             Self::Close => f.write_str("close-pool"),
             Self::ExportReplica => f.write_str("export-replica"),
             Self::Open => f.write_str("open-pool"),
@@ -476,6 +481,16 @@ impl Workload {
     pub fn has_replica(&self) -> bool {
         let mut steps = self.setup.iter().chain(&self.explored);
         steps.any(|step| *step == Step::ExportReplica)
+    }
+
+    /// The most bytes that the pool grows to; 0 if it does not grow.
+    pub fn grows_to(&self) -> u64 {
+        let bytes = |step: &Step| match step {
+            Step::Grow(bytes) => Some(*bytes),
+            _ => None,
+        };
+        let steps = self.setup.iter().chain(&self.explored);
+        steps.filter_map(bytes).max().unwrap_or(0)
     }
 
     /// Whether the explored steps concern names.

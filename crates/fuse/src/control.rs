@@ -37,6 +37,12 @@ pub enum ControlRequest {
     /// Shows or changes quotas. Any user may request this; whoever answers decides by the
     /// credentials.
     Quota(QuotaRequest),
+    /// Makes the pool as large as this many bytes. For the superuser and the user of the mount's
+    /// process.
+    Grow {
+        /// The new size of the pool.
+        bytes: u64,
+    },
 }
 
 /// The connection to the kernel that a request came by.
@@ -90,6 +96,7 @@ impl ControlRequest {
             Self::Areas => (2, 0),
             Self::Evolve { rounds } => (3, rounds.map_or(0, |rounds| rounds.saturating_add(1))),
             Self::Quota(_) => (QUOTA, 0),
+            Self::Grow { bytes } => (6, bytes),
         };
         RequestHead {
             number,
@@ -117,6 +124,9 @@ impl ControlRequest {
                 let (body, _) = quotas::Body::read_from_prefix(rest).ok()?;
                 QuotaRequest::of(&body).map(Self::Quota)
             }
+            6 => Some(Self::Grow {
+                bytes: sent_head.argument,
+            }),
             _ => None,
         }
     }
@@ -308,6 +318,7 @@ mod tests {
                 .collect(),
             ControlRequest::Evolve { rounds } => format!("{rounds:?}"),
             ControlRequest::Quota(request) => format!("{request:?}"),
+            ControlRequest::Grow { bytes } => format!("{bytes}"),
         }
     }
 

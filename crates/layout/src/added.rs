@@ -1,10 +1,11 @@
-//! Segments added to an existing pool: more data blocks, each segment on its own external data
-//! device.
+//! Segments added to an existing pool: more data blocks. Either each of them lies on its own
+//! external data device, or there is one, in the pool itself, directly behind segment 0: the pool
+//! has grown.
 //!
-//! Blocks are numbered consecutively across segments, and count as lying behind the pool's own
-//! bytes in that order: the number of a block alone determines its location. If the mapping has a
-//! table of blocks (HashFS), the words of each added segment lie in their own metadata chunks
-//! ([`crate::ChunkKind::Table`]), in the order of the segments.
+//! Blocks are numbered consecutively across segments. Those on devices count as lying behind the
+//! pool's own bytes in that order: the number of a block alone determines its location. If the
+//! mapping has a table of blocks (HashFS), the words of each added segment lie in their own
+//! metadata chunks ([`crate::ChunkKind::Table`]), in the order of the segments.
 
 use std::collections::BTreeMap;
 
@@ -18,12 +19,19 @@ pub const BLOCKS_MAX: u64 = 1 << 30;
 /// A segment behind the first one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AddedSegment {
-    /// Identity of its device.
+    /// Identity of its device; zero: the data lie in the pool.
     pub id: [u8; 16],
-    /// Offset on the device at which the data begin.
+    /// Offset on the device, or in the pool, at which the data begin.
     pub at: u64,
     /// Its data blocks, a multiple of [`LINE_ENTRIES`]; 0: no segment.
     pub blocks: u64,
+}
+
+impl AddedSegment {
+    /// Whether the data lie in the pool itself.
+    pub fn is_own(&self) -> bool {
+        self.blocks != 0 && self.id == [0; 16]
+    }
 }
 
 /// The segments behind the first one, from segment 1 on.
@@ -40,6 +48,11 @@ impl AddedSegments {
     /// Whether no segment was added.
     pub fn is_empty(&self) -> bool {
         self.0[0].blocks == 0
+    }
+
+    /// The segment in the pool itself, which is then the only one.
+    pub fn own(&self) -> Option<&AddedSegment> {
+        Some(&self.0[0]).filter(|segment| segment.is_own())
     }
 
     /// Blocks of all added segments.
@@ -64,6 +77,8 @@ impl AddedSegments {
             .iter()
             .all(|segment| *segment == AddedSegment::default())
             && self.iter().all(|(_, segment)| fits(segment))
+            && self.0[1..].iter().all(|segment| !segment.is_own())
+            && (self.own().is_none() || there == 1)
             && first + self.blocks() <= BLOCKS_MAX
     }
 }

@@ -195,8 +195,8 @@ impl Superblock {
 
     /// Whether an interrupted change explains these bytes of the first, the second and the last
     /// copy of this superblock, which is the current one. A change writes one record or the label,
-    /// writes the first copy while the second is whole, and makes all copies equal before the next
-    /// change.
+    /// or lets the pool grow. It writes the first copy while the second is whole, and makes all
+    /// copies equal before the next change.
     pub fn is_left_by_cut(&self, copies: [&[u8]; 3]) -> bool {
         let is_whole = |copy: &[u8]| copy == self.as_bytes();
         let [first, second, _] = copies;
@@ -207,7 +207,7 @@ impl Superblock {
     }
 
     /// Whether a copy is the state before or after a change of the label or of one record (of a
-    /// dataset or a segment), or torn between that state and this one.
+    /// dataset or a segment) or of the pool's size, or torn between that state and this one.
     fn may_be_cut(&self, copy: &[u8]) -> bool {
         let Ok((mut found, _)) = Self::read_from_prefix(copy) else {
             return false;
@@ -216,7 +216,10 @@ impl Superblock {
         let changed: Vec<_> = records.filter(|(of, own)| of != own).collect();
         let segments = found.segments[1..].iter().zip(&self.segments[1..]);
         let added: Vec<_> = segments.filter(|(of, own)| of != own).collect();
-        let count = changed.len() + added.len() + usize::from(found.label != self.label);
+        let size = |of: &Self| (of.pool_bytes, of.last_copy_at);
+        // A pool that grows gets another size, and another record of a segment.
+        let added_or_grown = added.len().max(usize::from(size(&found) != size(self)));
+        let count = changed.len() + added_or_grown + usize::from(found.label != self.label);
         let is_one = match Self::unseal(copy) {
             Ok(_) => count == 1,
             Err(_) => count <= 1,
@@ -229,9 +232,11 @@ impl Superblock {
             && found.sequence <= self.sequence.saturating_add(1)
             && (Self::unseal(copy).is_err() || found.sequence != self.sequence)
             && (found.read_only_compatible ^ self.read_only_compatible) & !features::DATASETS == 0
-            && (found.incompatible ^ self.incompatible) & !features::SEGMENTS == 0;
+            && (found.incompatible ^ self.incompatible) & !(features::SEGMENTS | features::GROWN)
+                == 0;
         found.label = self.label;
         found.segments[1..].copy_from_slice(&self.segments[1..]);
+        (found.pool_bytes, found.last_copy_at) = size(self);
         found.incompatible = self.incompatible;
         found.datasets[1..].copy_from_slice(&self.datasets[1..]);
         found.read_only_compatible = self.read_only_compatible;

@@ -6,9 +6,9 @@ use thiserror::Error;
 
 use crate::saved_state::SavedStatePlan;
 use crate::{
-    AddedSegments, AreaPlan, BLOCK_BYTES, FileKind, Homes, IMAGE_MAX_BYTES, LINE_ENTRIES,
-    MappingKind, NamespaceKind, RUN_BLOCKS, ReplicaPlan, SLOT_BYTES, THREAD_SLOT_BYTES,
-    changed_bytes_for, log_bytes_for, undo_bytes_for,
+    AddedSegment, AddedSegments, AreaPlan, BLOCK_BYTES, FileKind, Homes, IMAGE_MAX_BYTES,
+    LINE_ENTRIES, MappingKind, NamespaceKind, RUN_BLOCKS, ReplicaPlan, SLOT_BYTES,
+    THREAD_SLOT_BYTES, changed_bytes_for, log_bytes_for, undo_bytes_for,
 };
 
 /// Smallest pool, in bytes.
@@ -198,7 +198,11 @@ impl Geometry {
         let meta_bytes = self.meta_chunks.checked_mul(self.chunk_bytes);
         let plannable = self.segment_blocks <= 1 << 30 && self.saved_state_at <= self.pool_bytes;
         let saved_state_bytes = plannable.then(|| self.saved_state().bytes());
-        let data = (self.data_at, self.segment_blocks.checked_mul(BLOCK_BYTES));
+        let own_blocks = match self.added.own() {
+            Some(own) => self.segment_blocks.saturating_add(own.blocks),
+            None => self.segment_blocks,
+        };
+        let data = (self.data_at, own_blocks.checked_mul(BLOCK_BYTES));
         let last = [(self.last_copy_at, Some(BLOCK_BYTES))];
         let changed = match self.changed_at {
             0 => None,
@@ -255,13 +259,40 @@ impl Geometry {
             && self.has_sound_segments()
     }
 
-    /// Whether added segments have external data devices, and nothing follows the data on the first
-    /// device.
+    /// Whether added segments lie where the data of segment 0 lie: on external data devices, and
+    /// nothing follows the data on the first one, or in the pool, directly behind them.
     fn has_sound_segments(&self) -> bool {
+        let lies_well = match self.added.own() {
+            Some(own) => self.external.is_none() && own.at == self.data_end_of_first(),
+            None => self.external.is_some() && self.changed_at == 0,
+        };
         self.added.is_sound(self.segment_blocks)
             && self.data_at.checked_add(self.data_bytes()).is_some()
-            && (self.added.is_empty()
-                || self.mapping.takes_segments() && self.external.is_some() && self.changed_at == 0)
+            && (self.added.is_empty() || self.mapping.takes_segments() && lies_well)
+    }
+
+    /// Pool offset of the end of segment 0's data.
+    fn data_end_of_first(&self) -> u64 {
+        self.data_at + self.segment_blocks * BLOCK_BYTES
+    }
+
+    /// The layout of the pool once it has `pool_bytes` bytes: the new ones belong to a segment of
+    /// its own, directly behind segment 0. `None` if that is impossible: the pool does not get
+    /// more blocks, has too many, its mapping takes no segments, or its data lie elsewhere.
+    pub fn grown(&self, pool_bytes: u64) -> Option<Self> {
+        let last_copy_at = pool_bytes.checked_sub(BLOCK_BYTES)? / BLOCK_BYTES * BLOCK_BYTES;
+        let at = self.data_end_of_first();
+        let blocks = last_copy_at.checked_sub(at)? / BLOCK_BYTES / LINE_ENTRIES * LINE_ENTRIES;
+        let mut grown = *self;
+        grown.added.0[0] = AddedSegment {
+            id: [0; 16],
+            at,
+            blocks,
+        };
+        grown.pool_bytes = last_copy_at + BLOCK_BYTES;
+        grown.last_copy_at = last_copy_at;
+        let is_larger = grown.blocks() > self.blocks();
+        (is_larger && grown.is_sound()).then_some(grown)
     }
 
     /// Whether the external data device is consistent with the rest: its data count as lying behind

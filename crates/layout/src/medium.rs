@@ -74,6 +74,7 @@ impl MediumHead {
         let added = superblock.geometry().added;
         let of_added = added
             .iter()
+            .filter(|(_, segment)| !segment.is_own())
             .map(|(number, segment)| Self::sealed(superblock, number, segment, 0));
         Self::of(superblock).into_iter().chain(of_added).collect()
     }

@@ -50,10 +50,12 @@ pub mod features {
     /// Incompatible: the metadata lie in persistent memory, and an undo log keeps them consistent
     /// with data on an external data device.
     pub const UNDO: u64 = 8;
-    /// Incompatible: there are segments behind the first one.
+    /// Incompatible: there are segments on further external data devices.
     pub const SEGMENTS: u64 = 16;
+    /// Incompatible: the pool has grown, by a segment of its own behind the first one.
+    pub const GROWN: u64 = 32;
     /// Incompatible features known to this version.
-    pub const INCOMPATIBLE: u64 = LOGGED | SPANS | EXTERNAL_DATA | UNDO | SEGMENTS;
+    pub const INCOMPATIBLE: u64 = LOGGED | SPANS | EXTERNAL_DATA | UNDO | SEGMENTS | GROWN;
 }
 
 /// The namespace of a dataset. The numbers are on the media.
@@ -266,7 +268,7 @@ impl SegmentRecord {
             data_at: segment.at,
             blocks: segment.blocks,
             mapping,
-            medium: 1,
+            medium: (!segment.is_own()).into(),
             medium_id: segment.id,
             ..Self::new_zeroed()
         }
@@ -662,8 +664,10 @@ impl Superblock {
         };
         let there = self.added().iter().count();
         let is_none = |record: &SegmentRecord| *record == SegmentRecord::new_zeroed();
-        let has_some = self.incompatible & features::SEGMENTS != 0;
-        has_some == (there > 0)
+        let has = |feature| self.incompatible & feature != 0;
+        let has_own = self.added().own().is_some();
+        has(features::SEGMENTS) == (there > 0 && !has_own)
+            && has(features::GROWN) == has_own
             && self.segments[1..=there].iter().all(can_be)
             && self.segments[1 + there..].iter().all(is_none)
     }
@@ -677,6 +681,20 @@ impl Superblock {
         new.segments[number] = SegmentRecord::added(segment, self.segments[0].mapping);
         new.incompatible |= features::SEGMENTS;
         Some(new.rewritten())
+    }
+
+    /// The superblock of the same pool with `pool_bytes` bytes, as its next rewrite; `None` if it
+    /// cannot [grow](Geometry::grown) to that size.
+    pub fn grown(&self, pool_bytes: u64) -> Option<Self> {
+        let geometry = self.geometry().grown(pool_bytes)?;
+        let mut new = self.clone();
+        new.pool_bytes = geometry.pool_bytes;
+        new.last_copy_at = geometry.last_copy_at;
+        new.segments[1] = SegmentRecord::added(geometry.added.0[0], self.segments[0].mapping);
+        new.incompatible |= features::GROWN;
+        let new = new.rewritten();
+        let has_room = self.datasets().all(|part| part.at >= new.pool_bytes);
+        (has_room && new.check_readable().is_ok()).then_some(new)
     }
 
     /// The label as text.

@@ -2,6 +2,7 @@
 
 mod choice;
 mod disk;
+mod growth;
 mod populate;
 
 pub use choice::{MediaChoice, OpenMode};
@@ -127,7 +128,7 @@ impl MappedPool {
         });
         let parts: Vec<Part<'_>> = [own].into_iter().chain(external).collect();
         let path = data.first().map_or(Path::new(""), |data| data.file.path());
-        let mapping = Mapping::joined(&parts, self.mapping.page_bytes())
+        let mapping = Mapping::joined(&parts, self.mapping.page_bytes(), 0)
             .map_err(|error| not_mapped(error, path))?;
         Ok(Self {
             mapping,
@@ -180,7 +181,7 @@ impl MappedPool {
             len,
             flags: sharing(read_only, self.kind == MediaKind::Dax),
         };
-        let mapping = Mapping::joined(&[part], page_bytes).map_err(|e| not_mapped(e, path))?;
+        let mapping = Mapping::joined(&[part], page_bytes, 0).map_err(|e| not_mapped(e, path))?;
         Ok(Self {
             mapping,
             owner: Owner::current(),
@@ -317,7 +318,7 @@ impl MappedPool {
     pub fn anonymous(len: u64) -> Result<Self, MediaError> {
         let fd = memory_file("vellum-pool", len)?;
         let page = rustix::param::page_size();
-        match Mapping::new(fd.as_fd(), len, MapFlags::SHARED, page) {
+        match growth::with_spare(fd.as_fd(), len, MapFlags::SHARED, page) {
             Ok(mapping) => {
                 let pool = Self {
                     mapping,
@@ -391,7 +392,7 @@ impl MappedPool {
             MediaChoice::File | MediaChoice::Logged => MediaKind::File,
             MediaChoice::Memory => MediaKind::Memory,
         };
-        let mapping = map(&backing, sharing(read_only, is_dax))?;
+        let mapping = growth::map(&backing, read_only, sharing(read_only, is_dax))?;
         Ok(Self {
             mapping,
             owner: Owner::current(),
@@ -553,9 +554,21 @@ impl Medium for MappedPool {
         self.sync_media()
     }
 
+    fn sync_caches(&self) -> io::Result<()> {
+        self.sync_past_barriers()
+    }
+
     fn own_bytes(&self) -> u64 {
         let data = self.data.first();
         data.map_or(self.mapping.len(), |data| data.at)
+    }
+
+    fn spare_bytes(&self) -> u64 {
+        self.spare()
+    }
+
+    fn extend(&self, from: u64, end: u64) -> Result<(), MediaError> {
+        self.take_more(from, end)
     }
 
     fn renew(&self, at: u64) -> io::Result<()> {
@@ -783,9 +796,4 @@ pub(crate) fn fdatasync(fd: impl AsFd) -> io::Result<()> {
             done => return done.map_err(Into::into),
         }
     }
-}
-
-fn map(backing: &Backing, flags: MapFlags) -> Result<Mapping, MediaError> {
-    Mapping::new(backing.fd.as_fd(), backing.len, flags, backing.page_bytes)
-        .map_err(|error| not_mapped(error, &backing.path))
 }

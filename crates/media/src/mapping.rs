@@ -45,8 +45,8 @@ pub(crate) struct Part<'f> {
 pub(crate) struct Mapping {
     /// Start of `len` mapped, readable and writable bytes; page-aligned.
     base: *mut u8,
-    /// Bytes that may be accessed.
-    len: u64,
+    /// Bytes that may be accessed; they only become more.
+    len: AtomicU64,
     /// Bytes that may be accessed without a closer check: all of them, or none once the mapping is
     /// watched.
     unwatched: AtomicU64,
@@ -56,8 +56,8 @@ pub(crate) struct Mapping {
     lost: Box<[AtomicU64]>,
     /// The instructions to use.
     pub(crate) isa: Isa,
-    /// Bytes mapped: `len` rounded up to pages.
-    mapped_bytes: usize,
+    /// Bytes of addresses: those of the mapped pages, and those kept for [`Self::grow`].
+    reserved_bytes: usize,
     /// Where damage is recorded.
     slot: &'static Slot,
 }
@@ -82,12 +82,16 @@ impl Mapping {
             len,
             flags,
         };
-        Self::joined(&[whole], page_bytes)
+        Self::joined(&[whole], page_bytes, 0)
     }
 
     /// Maps ranges of files one behind the other, readable and writable. All but the last are whole
-    /// pages.
-    pub(crate) fn joined(parts: &[Part<'_>], page_bytes: usize) -> Result<Self, MappingError> {
+    /// pages. Keeps `spare_bytes` of addresses behind them for [`Self::grow`].
+    pub(crate) fn joined(
+        parts: &[Part<'_>],
+        page_bytes: usize,
+        spare_bytes: u64,
+    ) -> Result<Self, MappingError> {
         let pages = |len: u64| {
             let len = usize::try_from(len).ok();
             len.and_then(|len| len.checked_next_multiple_of(page_bytes))
@@ -98,9 +102,10 @@ impl Mapping {
             .map(|part| part.len)
             .fold(0, u64::saturating_add);
         let mapped_bytes = pages(len)?;
+        let reserved_bytes = pages(len.saturating_add(spare_bytes))?;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         let align = page_bytes.max(LARGE_PAGE_BYTES);
-        let place = Reserved::new(mapped_bytes, align, ProtFlags::empty())
+        let place = Reserved::new(reserved_bytes, align, ProtFlags::empty())
             .map_err(|errno| MappingError::System(errno.into()))?;
         let mut at = 0;
         for part in parts {
@@ -120,7 +125,50 @@ impl Mapping {
             .map_err(|errno| MappingError::System(errno.into()))?;
             at += bytes;
         }
-        Self::registered(place.into_base(), len, mapped_bytes, page_bytes)
+        Self::registered(place.into_base(), len, reserved_bytes, page_bytes)
+    }
+
+    /// Maps a further range of a file behind the mapped bytes, which are whole pages. The caller
+    /// excludes other growth.
+    pub(crate) fn grow(&self, part: &Part<'_>) -> io::Result<()> {
+        let len = self.len();
+        let fits = part.len <= self.spare_bytes() && len.is_multiple_of(self.page_bytes as u64);
+        if !fits {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        let flags = part.flags | MapFlags::FIXED;
+        // SAFETY: replaces a part of our own reservation, which nothing was mapped in and nobody
+        // has accessed. Other processes may change the bytes, which are only accessed in ways that
+        // allow for that.
+        unsafe {
+            let start = self.base.add(len as usize).cast();
+            rustix::mm::mmap(
+                start,
+                part.len as usize,
+                protection,
+                flags,
+                part.fd,
+                part.from,
+            )?;
+        }
+        self.len.store(len + part.len, Ordering::Release);
+        // A watched mapping stays watched.
+        let (old, new) = (len, len + part.len);
+        let _ = self
+            .unwatched
+            .compare_exchange(old, new, Ordering::Release, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Bytes that [`Self::grow`] can still map.
+    pub(crate) fn spare_bytes(&self) -> u64 {
+        (self.reserved_bytes - self.mapped_bytes()) as u64
+    }
+
+    /// Bytes of the mapped pages.
+    fn mapped_bytes(&self) -> usize {
+        (self.len() as usize).next_multiple_of(self.page_bytes)
     }
 
     /// Maps `len` zero bytes that belong to this process alone, on large pages if the kernel has
@@ -146,25 +194,25 @@ impl Mapping {
     fn registered(
         base: *mut std::ffi::c_void,
         len: u64,
-        mapped_bytes: usize,
+        reserved_bytes: usize,
         page_bytes: usize,
     ) -> Result<Self, MappingError> {
-        let words = (mapped_bytes / page_bytes).div_ceil(64);
+        let words = (reserved_bytes / page_bytes).div_ceil(64);
         let lost = zeroed_cells(words);
-        match fault::register(base as usize, mapped_bytes, page_bytes, &lost) {
+        match fault::register(base as usize, reserved_bytes, page_bytes, &lost) {
             Ok(slot) => Ok(Self {
                 base: base.cast(),
-                len,
+                len: AtomicU64::new(len),
                 unwatched: AtomicU64::new(len),
                 page_bytes,
                 lost,
                 isa: Isa::chosen(),
-                mapped_bytes,
+                reserved_bytes,
                 slot,
             }),
             Err(full) => {
                 // SAFETY: just mapped, and no other code has seen the address.
-                let _ = unsafe { rustix::mm::munmap(base, mapped_bytes) };
+                let _ = unsafe { rustix::mm::munmap(base, reserved_bytes) };
                 Err(MappingError::Full(full))
             }
         }
@@ -172,7 +220,7 @@ impl Mapping {
 
     #[inline(always)]
     pub(crate) fn len(&self) -> u64 {
-        self.len
+        self.len.load(Ordering::Relaxed)
     }
 
     pub(crate) fn damaged(&self) -> Option<u64> {
@@ -204,7 +252,7 @@ impl Mapping {
     /// # Safety
     /// No thread stores to these bytes while the slice lives.
     pub(crate) unsafe fn in_place(&self, at: u64, len: u64) -> Option<&[u8]> {
-        if self.unwatched.load(Ordering::Relaxed) != self.len {
+        if self.unwatched.load(Ordering::Relaxed) != self.len() {
             return None;
         }
         let start = self.run(at, len)?;
@@ -238,7 +286,7 @@ impl Mapping {
     #[cold]
     #[inline(never)]
     fn look_closer(&self, at: u64, len: u64) -> bool {
-        if at > self.len || len > self.len - at {
+        if at > self.len() || len > self.len() - at {
             self.slot.record_outside(at);
             return false;
         }
@@ -257,7 +305,7 @@ impl Mapping {
 
     /// Address and size for `madvise`.
     pub(crate) fn whole(&self) -> (*mut std::ffi::c_void, usize) {
-        (self.base.cast(), self.mapped_bytes)
+        (self.base.cast(), self.mapped_bytes())
     }
 
     /// Removes the whole pages of a range from the page tables; the next access maps them again. No
@@ -265,7 +313,7 @@ impl Mapping {
     pub(crate) fn unload(&self, at: u64, len: u64) {
         let page = self.page_bytes as u64;
         let first = at.next_multiple_of(page);
-        let end = at.saturating_add(len).min(self.len) / page * page;
+        let end = at.saturating_add(len).min(self.len()) / page * page;
         if first < end {
             let (start, bytes) = (
                 self.base.wrapping_add(first as usize),
@@ -281,8 +329,8 @@ impl Mapping {
 
     /// Disables read-ahead around pages from `at` on when they are touched.
     pub(crate) fn read_singly(&self, at: u64) {
-        let from = at.min(self.len) as usize / self.page_bytes * self.page_bytes;
-        let (start, bytes) = (self.base.wrapping_add(from), self.mapped_bytes - from);
+        let from = at.min(self.len()) as usize / self.page_bytes * self.page_bytes;
+        let (start, bytes) = (self.base.wrapping_add(from), self.mapped_bytes() - from);
         // SAFETY: changes no byte, only the kernel's read-ahead; the range lies in our mapping.
         let _refusal_is_fine = unsafe { rustix::mm::madvise(start.cast(), bytes, Advice::Random) };
     }
@@ -345,7 +393,7 @@ impl Mapping {
     /// Replaces the first `len` bytes, whole pages, by other memory: that of `file` from the offset
     /// on, or zeroed memory of this process.
     pub(crate) fn replace(&self, len: u64, file: Option<(BorrowedFd<'_>, u64)>) -> io::Result<()> {
-        if len > self.len || !len.is_multiple_of(self.page_bytes as u64) {
+        if len > self.len() || !len.is_multiple_of(self.page_bytes as u64) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let protection = ProtFlags::READ | ProtFlags::WRITE;
@@ -379,13 +427,13 @@ impl Mapping {
     ) -> io::Result<()> {
         let number = at as usize / self.page_bytes;
         let bit = 1 << (number % 64);
-        let word = self.lost.get(number / 64).filter(|_| at < self.len);
+        let word = self.lost.get(number / 64).filter(|_| at < self.len());
         let Some(word) = word.filter(|word| word.load(Ordering::SeqCst) & bit != 0) else {
             return Err(io::ErrorKind::InvalidInput.into());
         };
         let start = number * self.page_bytes;
         let file_start = file_at - file_at % self.page_bytes as u64;
-        let zeros = vec![0; self.page_bytes.min(self.len as usize - start)];
+        let zeros = vec![0; self.page_bytes.min(self.len() as usize - start)];
         write_all(file, file_start, &zeros)?;
         fdatasync(file)?;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
@@ -658,7 +706,7 @@ impl Drop for Mapping {
     fn drop(&mut self) {
         self.slot.release();
         // SAFETY: this mapping's own range; no reference into it outlives a method call.
-        let _ = unsafe { rustix::mm::munmap(self.base.cast(), self.mapped_bytes) };
+        let _ = unsafe { rustix::mm::munmap(self.base.cast(), self.reserved_bytes) };
     }
 }
 

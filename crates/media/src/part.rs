@@ -44,6 +44,15 @@ impl<'f> Room<'f> {
         taken.map(|()| is_zero)
     }
 
+    /// Makes the file reach up to `end` at least, without allocating blocks.
+    pub(crate) fn reach(&self, end: u64) -> Result<(), MediaError> {
+        let longer = match end > self.len() {
+            true => rustix::fs::ftruncate(self.fd, end),
+            false => Ok(()),
+        };
+        longer.map_err(|errno| no_room(self.path, end, errno))
+    }
+
     /// Returns `len` bytes from `start` on to the file system under the file, as far as it can;
     /// only free bytes lie behind `end`. If they stay allocated, no harm is done.
     pub(crate) fn give_back(&self, start: u64, len: u64, end: u64) {

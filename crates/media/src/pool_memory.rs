@@ -10,6 +10,7 @@ use crate::site::Site;
 use crate::window::Window;
 use crate::written::Written;
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// The file or device that a pool lies on.
@@ -21,6 +22,15 @@ pub trait Medium: Persistent {
     /// Returns the error of the operating system.
     fn sync(&self) -> io::Result<()>;
 
+    /// As [`sync`](Self::sync), and also empties the caches of devices, if other syncs leave them
+    /// out.
+    ///
+    /// # Errors
+    /// Returns the error of the operating system.
+    fn sync_caches(&self) -> io::Result<()> {
+        self.sync()
+    }
+
     /// Lets others open the file or device of this pool. The caller and all other users have [ended
     /// their use](crate::Memory::end).
     fn unlock(&self) {}
@@ -29,6 +39,29 @@ pub trait Medium: Persistent {
     /// device.
     fn own_bytes(&self) -> u64 {
         self.len()
+    }
+
+    /// Bytes by which [`extend`](Self::extend) can make the pool's own bytes more.
+    fn spare_bytes(&self) -> u64 {
+        0
+    }
+
+    /// Makes the pool's own bytes reach up to `end` at least, durably, with the space for those
+    /// from `from` on allocated: a file grows if necessary. The bytes from `from` on are lost. The
+    /// caller excludes other growth.
+    ///
+    /// # Errors
+    /// Fails if there is no space on the device or in the file system of the file, or on another
+    /// error of the operating system. Nothing has changed then, but that the file may be longer.
+    fn extend(&self, from: u64, end: u64) -> Result<(), MediaError> {
+        match end.checked_sub(self.own_bytes()) {
+            None | Some(0) => Ok(()),
+            Some(_) => Err(MediaError::NoRoomBehind {
+                path: PathBuf::new(),
+                len_bytes: end.saturating_sub(from),
+                available_bytes: self.own_bytes().saturating_sub(from),
+            }),
+        }
     }
 
     /// Durably replaces the unreadable block of 4 KiB at `at` by zeros, so that it can be used

@@ -512,7 +512,7 @@ impl Disk for SimLogged {
     }
 
     fn write_durably(&self, site: Site, at: u64, data: &[u8]) -> io::Result<()> {
-        self.write_disk(at, data)?;
+        self.write_unnoted(at, data)?;
         self.sync_range(site, at..at + data.len() as u64)
     }
 

@@ -21,6 +21,7 @@ mod printing;
 mod quotas;
 mod scale;
 mod service;
+mod sizes;
 mod spelling;
 mod suites;
 mod support;

@@ -165,6 +165,7 @@ impl What<'_> {
                         | Step::Merge(_)
                         | Step::Evolve(_)
                         | Step::Checkpoint
+                        | Step::Grow(_)
                 )
         )
     }

@@ -1,6 +1,6 @@
 //! The files of `crates/crash/workloads`, which are compiled into the program.
 
-use vellum::MappingKind;
+use vellum::{MappingKind, NamespaceKind};
 use vellum_layout::{ANCHORS_BYTES, BLOCK_BYTES, Superblock};
 
 use super::text::WorkloadFile;
@@ -135,6 +135,22 @@ pub(super) fn grown() -> Vec<Workload> {
     };
     let named = [("FULL", but(0)), ("NEARLY_FULL", but(2))];
     read(file!("grown.txt"), &named).sequences
+}
+
+/// Pools of this mapping and kind that grow.
+pub(super) fn growing(mapping: MappingKind, pool_kind: PoolKind) -> Vec<Workload> {
+    let image = blank_image(2, mapping, NamespaceKind::Direct, pool_kind);
+    let superblock = Superblock::unseal(&image).expect("a new pool has a superblock");
+    let full = superblock.geometry().segment_blocks * BLOCK_BYTES;
+    let grow = |blocks: u64| format!("grow {}", superblock.pool_bytes + blocks * BLOCK_BYTES);
+    let named = [
+        ("FULL", format!("create p 644 - | fallocate p 0 0 {full}")),
+        ("GROW", grow(32)),
+        ("GROW_MORE", grow(64)),
+        ("GROW_FAR", grow(560)),
+    ];
+    let sequences = read(file!("growing.txt"), &named).sequences.into_iter();
+    sequences.map(|workload| workload.on(mapping)).collect()
 }
 
 /// For a medium with a log.

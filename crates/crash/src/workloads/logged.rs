@@ -3,6 +3,8 @@
 //! operations, each followed by a sync; several operations before one sync; checkpoints; and a full
 //! log.
 
+use vellum::MappingKind;
+
 use super::{files, single_operations};
 use crate::workload::{PoolKind, Step, Workload};
 
@@ -25,12 +27,30 @@ pub(super) fn on(pool_kind: PoolKind) -> Vec<Workload> {
         PoolKind::Split => files::split(),
         _ => of_medium(files::logged(pool_kind), pool_kind),
     };
-    synced.chain(of_any(pool_kind)).chain(own).collect()
+    let growing = match pool_kind {
+        PoolKind::Logged => of_medium(growing(pool_kind), pool_kind),
+        _ => Vec::new(),
+    };
+    synced
+        .chain(of_any(pool_kind))
+        .chain(own)
+        .chain(growing)
+        .collect()
 }
 
 /// Sequences that are the same whatever makes commits durable.
 pub(super) fn of_any(pool_kind: PoolKind) -> Vec<Workload> {
     of_medium(files::of_disks(), pool_kind)
+}
+
+/// Pools that grow, with each mapping that can.
+pub(super) fn growing(pool_kind: PoolKind) -> Vec<Workload> {
+    let mappings = MappingKind::ALL
+        .into_iter()
+        .filter(|kind| kind.takes_segments());
+    mappings
+        .flat_map(|mapping| files::growing(mapping, pool_kind))
+        .collect()
 }
 
 fn of_medium(workloads: Vec<Workload>, pool_kind: PoolKind) -> Vec<Workload> {
@@ -50,7 +70,7 @@ fn suits(workload: &Workload) -> bool {
 mod tests {
     use std::collections::BTreeSet;
 
-    use vellum::{MappingKind, NamespaceKind, disk_sites};
+    use vellum::{NamespaceKind, disk_sites};
     use vellum_layout::Superblock;
     use vellum_media::{CrashPoints, Event, LINE_BYTES, Op, Site};
     use vellum_testing::{own_source, slice};

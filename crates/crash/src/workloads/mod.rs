@@ -61,6 +61,7 @@ fn all() -> Vec<Workload> {
     all.extend(files::extents());
     all.extend(files::level());
     all.extend(files::cuckoo());
+    all.extend(logged::growing(PoolKind::Memory));
     all.extend(full::workloads());
     all.extend(namespaces::workloads());
     for mapping in other_mappings() {

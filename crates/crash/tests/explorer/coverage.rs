@@ -81,6 +81,7 @@ const PLAIN: &[&str] = &[
     "RENAMED_ROUNDS",
     "RealFs",
     "RenameFlags",
+    "ResizeError",
     "Result",
     "Rule",
     "SetAttr",
@@ -304,6 +305,7 @@ const THROUGH: &[(&str, &[&str])] = &[
             "format",
         ],
     ),
+    ("Pool::grow", &["Fs::grow"]),
     (
         "Pool::memory",
         &[

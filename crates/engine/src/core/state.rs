@@ -86,6 +86,8 @@ pub(crate) mod header {
         SLOTS_USED: [1] at 8,
         /// 1: quotas are on. In the same line.
         QUOTAS: [1] at 16,
+        /// Data blocks that the pool got while it was open.
+        GROWN_BLOCKS: [1] at 24,
         /// Head of the stack of cachelets with background work.
         WORK: [1] at 64,
         /// Rename lock for moving directories between parents.
@@ -328,6 +330,25 @@ impl<M: Memories> Core<M> {
         }
     }
 
+    /// Data blocks of all segments, now: the pool may have grown since the opening.
+    #[inline]
+    pub(crate) fn blocks(&self) -> u64 {
+        self.geometry.blocks() + self.arena.load(header::GROWN_BLOCKS, Ordering::Acquire)
+    }
+
+    /// Makes the blocks of the grown pool known. They are not free yet.
+    pub(crate) fn note_growth(&self, grown: &Geometry) {
+        let more = grown.blocks() - self.geometry.blocks();
+        self.arena
+            .store(header::GROWN_BLOCKS, more, Ordering::Release);
+    }
+
+    /// Whether a block lies, or can lie, at this pool offset.
+    fn is_of_file(&self, at: u64) -> bool {
+        let from = self.geometry.data_at;
+        (from..from + self.blocks() * BLOCK_BYTES).contains(&at)
+    }
+
     /// Fails if a system call could not write bytes of a file. Then nothing is committed any more.
     /// Other media report failures when bytes are loaded.
     pub(crate) fn check_written(&self) -> Result<()> {
@@ -362,7 +383,7 @@ impl<M: Memories> Core<M> {
     fn place_of(&self, at: u64) -> Location {
         let geometry = &self.geometry;
         let part = match at {
-            _ if geometry.is_of_file(at) => {
+            _ if self.is_of_file(at) => {
                 return Location::Block((at - geometry.data_at) / BLOCK_BYTES);
             }
             _ if at >= geometry.last_copy_at || at < geometry.state_at => "superblock",

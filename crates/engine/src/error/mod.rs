@@ -2,6 +2,7 @@
 
 mod dataset;
 mod device;
+mod resize;
 
 use std::path::PathBuf;
 
@@ -11,6 +12,7 @@ use vellum_media::MediaError;
 
 pub use dataset::DatasetError;
 pub use device::{MediumError, SegmentError};
+pub use resize::ResizeError;
 
 /// The result of an operation.
 ///
@@ -233,6 +235,9 @@ pub enum Error {
     /// The pool cannot get another external data device.
     #[error(transparent)]
     Segment(#[from] SegmentError),
+    /// The pool cannot get another size.
+    #[error(transparent)]
+    Resize(#[from] ResizeError),
     /// The medium failed.
     #[error(transparent)]
     Media(#[from] MediaError),
@@ -385,6 +390,8 @@ impl Error {
             Self::Dataset(error) => error.errno(),
             Self::Segment(SegmentError::NoRoom { .. }) => libc::ENOSPC,
             Self::Segment(_) => libc::EINVAL,
+            Self::Resize(ResizeError::NoRoom { .. }) => libc::ENOSPC,
+            Self::Resize(_) => libc::EINVAL,
             Self::Media(error) => error.to_errno(),
             Self::Io(error) => error.raw_os_error().unwrap_or(libc::EIO),
         }
@@ -420,6 +427,7 @@ impl From<Error> for std::io::Error {
             | Error::Medium(_)
             | Error::Dataset(_)
             | Error::Segment(_)
+            | Error::Resize(_)
             | Error::Media(_)
             | Error::Io(_) => tracing::warn!(%error, errno, "only the errno is returned"),
             _ => {}

@@ -527,7 +527,7 @@ impl<M: Memories> Fs<M> {
         let usage = self.mapping.usage(&self.core);
         let files_free = self.core.files_possible();
         let used = self.core.total(Tally::Inodes);
-        let uuid = u128::from_le_bytes(self.superblock.uuid);
+        let uuid = u128::from_le_bytes(self.uuid());
         let (low, high) = (uuid as u64, (uuid >> 64) as u64);
         StatFs {
             blocks: usage.total,

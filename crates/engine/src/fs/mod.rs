@@ -24,8 +24,8 @@ mod path;
 mod quotas;
 mod xattr;
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use vellum_media::{
@@ -77,7 +77,12 @@ pub struct Fs<M: Memories> {
     pub(crate) core: Core<M>,
     pub(crate) namespace: Box<dyn Namespace<M>>,
     pub(crate) mapping: Box<dyn Mapping<M>>,
-    pub(crate) superblock: vellum_layout::Superblock,
+    /// It changes when the pool grows.
+    pub(crate) superblock: RwLock<vellum_layout::Superblock>,
+    /// Held while the pool grows.
+    pub(crate) growth: Mutex<()>,
+    /// The most data blocks that the pool can come to have until it is closed.
+    pub(crate) most_blocks: u64,
     pub(crate) reading: Reading,
     /// Whether a rename first makes a large directory the root of an area, where there are areas.
     pub(crate) roots_large: bool,
@@ -92,7 +97,7 @@ pub struct Fs<M: Memories> {
 impl<M: Memories> std::fmt::Debug for Fs<M> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Fs")
-            .field("uuid", &self.superblock.uuid_text())
+            .field("uuid", &self.superblock().uuid_text())
             .finish_non_exhaustive()
     }
 }
@@ -442,8 +447,15 @@ impl<M: Memories> Fs<M> {
     /// assert_eq!(pool.fs().superblock().pool_bytes, 16 << 20);
     /// # Ok::<(), vellum::Error>(())
     /// ```
-    pub fn superblock(&self) -> &vellum_layout::Superblock {
-        &self.superblock
+    pub fn superblock(&self) -> vellum_layout::Superblock {
+        let superblock = self.superblock.read();
+        superblock.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The identity of the pool.
+    pub(crate) fn uuid(&self) -> [u8; 16] {
+        let superblock = self.superblock.read();
+        superblock.unwrap_or_else(PoisonError::into_inner).uuid
     }
 
     /// The kind of medium that the pool's bytes lie on.
@@ -725,7 +737,7 @@ impl Fs<Real> {
     /// # Ok::<(), vellum::Error>(())
     /// ```
     pub fn has_replica(&self) -> Option<bool> {
-        replica::is_whole(self.core.pool.data().next()?, &self.superblock)
+        replica::is_whole(self.core.pool.data().next()?, &self.superblock())
     }
 
     /// Makes the page at offset `at` unreadable, as a poisoned line does. The file keeps its bytes.

@@ -8,6 +8,7 @@
 //!   clearing the bit allocates the block.
 //! * A bit of level `k + 1` is set exactly if its word of level `k` is not zero.
 
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use vellum_media::Memory;
@@ -79,6 +80,20 @@ impl FreeBitmap {
             bit /= 64;
         }
         was_taken
+    }
+
+    /// Marks the blocks of a range, which no operation knows yet, as free.
+    pub(super) fn set_all<A: Memory>(&self, arena: &A, blocks: Range<u64>) {
+        let mut first = blocks.start;
+        while first < blocks.end {
+            let bits = (64 - first % 64).min(blocks.end - first);
+            let mask = u64::MAX >> (64 - bits) << (first % 64);
+            let before = arena.fetch_or(self.word_at(0, first), mask);
+            if before == 0 && self.depth > 1 {
+                self.set_from(arena, 1, first / 64);
+            }
+            first += bits;
+        }
     }
 
     /// Marks a block as allocated.
@@ -172,10 +187,13 @@ impl FreeBitmap {
         arena.store(self.word_at(0, block), word, Ordering::Relaxed);
     }
 
-    /// Rebuilds the upper levels from level 0. Nothing else uses the bitmap meanwhile.
-    pub(super) fn summarise<A: Memory>(&self, arena: &A) {
+    /// Rebuilds the upper levels from level 0, where only bits of these first blocks may be set.
+    /// Nothing else uses the bitmap meanwhile.
+    pub(super) fn summarise<A: Memory>(&self, arena: &A, blocks: u64) {
+        let mut words = blocks.div_ceil(64);
         for level in 1..self.depth {
-            for index in 0..self.words[level] {
+            words = words.div_ceil(64);
+            for index in 0..words {
                 let below = self.at[level - 1] + index * 64 * 8;
                 let count = (self.words[level - 1] - index * 64).min(64);
                 let word = (0..count).fold(0, |word, i| {
@@ -215,11 +233,25 @@ mod tests {
     }
 
     #[test]
+    fn ranges_become_free_with_their_summaries() {
+        for blocks in [1..2, 3..64, 60..130, 4000..9001, 64..4096] {
+            let bitmap = FreeBitmap::new(0, 10_000);
+            let arena = HeapMemory::new(bitmap.end());
+            bitmap.set_all(&arena, blocks.clone());
+            for block in blocks {
+                assert_eq!(bitmap.next(&arena, 0), Some(block));
+                bitmap.clear(&arena, block);
+            }
+            assert_eq!(bitmap.next(&arena, 0), None);
+        }
+    }
+
+    #[test]
     fn summaries_follow_a_fill() {
         let bitmap = FreeBitmap::new(0, 100_000);
         let arena = HeapMemory::new(bitmap.end());
         bitmap.fill(&arena, 70_016, 1 << 5);
-        bitmap.summarise(&arena);
+        bitmap.summarise(&arena, 100_000);
         assert_eq!(bitmap.next(&arena, 3), Some(70_016 + 5));
         bitmap.clear(&arena, 70_021);
         assert_eq!(bitmap.next(&arena, 0), None);

@@ -62,11 +62,10 @@ enum Cursor {
 /// Offset after the cursors in a slot's line: see [`FirstWrites::due`].
 const SETTLED_AT: u64 = 16;
 
-/// The data blocks of segment 0.
+/// The data blocks of all segments.
 #[derive(Debug)]
 pub(super) struct Blocks {
     data_at: u64,
-    blocks: u64,
     /// The first block at the beginning of a large page of the pool.
     first_large: u64,
     thread_slots: u64,
@@ -85,20 +84,20 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
-    /// The allocator of a pool. Its part of the arena, zero before a rebuild, is at `arena_at`.
-    pub(super) fn new(arena_at: u64, geometry: &Geometry) -> Self {
+    /// The allocator of a pool that may come to have `most` blocks while it is open. Its part of
+    /// the arena, zero before a rebuild, is at `arena_at`.
+    pub(super) fn new(arena_at: u64, geometry: &Geometry, most: u64) -> Self {
         let cursors_at = arena_at + Space::BYTES;
         let bitmap_at = cursors_at + u64::from(geometry.thread_slots) * LINE_BYTES;
-        let bitmap = FreeBitmap::new(bitmap_at, geometry.blocks());
+        let bitmap = FreeBitmap::new(bitmap_at, most);
         let links = LinkWords { at: bitmap.end() };
-        let first_writes_at = (links.at + geometry.blocks() * 8).next_multiple_of(LINE_BYTES);
-        let first_writes = FirstWrites::new(first_writes_at, geometry.blocks());
+        let first_writes_at = (links.at + most * 8).next_multiple_of(LINE_BYTES);
+        let first_writes = FirstWrites::new(first_writes_at, geometry.blocks(), most);
         Self {
             data_at: geometry.data_at,
-            blocks: geometry.blocks(),
             first_large: (geometry.data_at / BLOCK_BYTES).wrapping_neg() % LARGE_BLOCKS,
             thread_slots: geometry.thread_slots.into(),
-            space: Space::new(arena_at, geometry.blocks()),
+            space: Space::new(arena_at),
             cursors_at,
             bitmap,
             links,
@@ -114,9 +113,9 @@ impl Blocks {
         self.end
     }
 
-    /// Whether the segment has this block.
-    pub(super) fn has(&self, block: u32) -> bool {
-        u64::from(block) < self.blocks
+    /// Whether the pool has this block.
+    pub(super) fn has<M: Memories>(&self, core: &Core<M>, block: u32) -> bool {
+        u64::from(block) < core.blocks()
     }
 
     /// Allocates 1 to `want` adjoining reserved blocks, for a file's logical blocks from `logical`
@@ -144,8 +143,8 @@ impl Blocks {
             && logical.is_multiple_of(LARGE_BLOCKS)
             && (goal.is_some() || want >= LARGE_WANT);
         let goal = goal
-            .map(|goal| self.scatter(goal.0.into()))
-            .filter(|&goal| goal < self.blocks);
+            .map(|goal| self.scatter(op.core, goal.0.into()))
+            .filter(|&goal| goal < op.core.blocks());
         let large = on_large.then(|| self.find_large(op, goal)).flatten();
         let found = [large, goal]
             .into_iter()
@@ -161,7 +160,8 @@ impl Blocks {
             Some(found) => found,
             None => self.take_somewhere(op, cursor, most)?,
         };
-        self.set_cursor(op, cursor, self.end_of_use(logical, first, taken));
+        let end = self.end_of_use(op.core, logical, (first, taken));
+        self.set_cursor(op, cursor, end);
         claimed(op, from, taken);
         if op.core.commits.is_some() {
             self.write_around(op, first);
@@ -210,11 +210,11 @@ impl Blocks {
     /// The block to try for one that would follow its predecessor at `goal`: that one or, as often
     /// as the pool's fragmentation asks for it, an unrelated one (H7). Depends on `goal` alone, so
     /// that simulations are repeatable.
-    fn scatter(&self, goal: u64) -> u64 {
+    fn scatter<M: Memories>(&self, core: &Core<M>, goal: u64) -> u64 {
         const SALT: u64 = 0x5CA7_7E4E_D000_0001;
         let draw = mix(goal ^ SALT);
         if draw % 1000 < self.fragmentation {
-            mix(draw) % self.blocks
+            mix(draw) % core.blocks()
         } else {
             goal
         }
@@ -223,7 +223,7 @@ impl Blocks {
     /// Allocates as many adjoining free blocks from `first` on as there are, `most` at most.
     fn take_at<M: Memories>(&self, core: &Core<M>, first: u64, most: u64) -> u64 {
         let mut taken = 0;
-        while taken < most && first + taken < self.blocks {
+        while taken < most && first + taken < core.blocks() {
             count::probe();
             let got = self
                 .bitmap
@@ -249,8 +249,8 @@ impl Blocks {
     fn cursor<M: Memories>(&self, op: &Op<'_, M>, cursor: Cursor) -> u64 {
         let at = self.cursor_at(op, cursor);
         match op.core.arena.load(at, Ordering::Relaxed) {
-            0 => self.blocks / self.thread_slots * u64::from(op.slot),
-            at => at % self.blocks,
+            0 => op.core.blocks() / self.thread_slots * u64::from(op.slot),
+            at => at % op.core.blocks(),
         }
     }
 
@@ -262,32 +262,37 @@ impl Blocks {
     /// Where the next allocation of this kind begins, after blocks just allocated to a file. If the
     /// file is large and lies on large pages, that is after the whole large page, because the
     /// file's next blocks belong there.
-    fn end_of_use(&self, logical: u64, first: u64, taken: u64) -> u64 {
+    fn end_of_use<M: Memories>(
+        &self,
+        core: &Core<M>,
+        logical: u64,
+        (first, taken): (u64, u64),
+    ) -> u64 {
         match first.checked_sub(logical % LARGE_BLOCKS) {
-            Some(page) if self.is_large(page) && logical + taken >= LARGE_WANT => {
+            Some(page) if self.is_large(core, page) && logical + taken >= LARGE_WANT => {
                 page + LARGE_BLOCKS
             }
             _ => first + taken,
         }
     }
 
-    /// Whether a large page of the pool begins with a block, and lies in the segment.
-    fn is_large(&self, block: u64) -> bool {
+    /// Whether a large page of the pool begins with a block, and lies among the blocks.
+    fn is_large<M: Memories>(&self, core: &Core<M>, block: u64) -> bool {
         let begins = block.checked_sub(self.first_large);
         begins.is_some_and(|behind| behind.is_multiple_of(LARGE_BLOCKS))
-            && block + LARGE_BLOCKS <= self.blocks
+            && block + LARGE_BLOCKS <= core.blocks()
     }
 
     /// The first block of a free large page: at `goal`, or not far after the slot's last
     /// allocation.
     fn find_large<M: Memories>(&self, op: &Op<'_, M>, goal: Option<u64>) -> Option<u64> {
-        let pages = self.blocks.saturating_sub(self.first_large) / LARGE_BLOCKS;
+        let pages = op.core.blocks().saturating_sub(self.first_large) / LARGE_BLOCKS;
         let behind = self.cursor(op, Cursor::Grow);
         let behind = behind.saturating_sub(self.first_large);
         let from = behind.div_ceil(LARGE_BLOCKS);
         let near = (from..from + pages.min(LOOK_LARGE))
             .map(|page| self.first_large + page % pages * LARGE_BLOCKS);
-        goal.filter(|&goal| self.is_large(goal))
+        goal.filter(|&goal| self.is_large(op.core, goal))
             .into_iter()
             .chain(near)
             .find(|&first| self.is_free(op.core, first, LARGE_BLOCKS))
@@ -361,7 +366,7 @@ impl Blocks {
     /// The first block of a free run of `most` blocks (64 suffice) not far after `from`. Prefers an
     /// entirely free word if one is near.
     fn find_run<M: Memories>(&self, core: &Core<M>, from: u64, most: u64) -> Option<u64> {
-        let words = self.blocks.div_ceil(WORD_BLOCKS);
+        let words = core.blocks().div_ceil(WORD_BLOCKS);
         let start = from.div_ceil(WORD_BLOCKS);
         let mut found = None;
         for (looked, index) in (start..start + LOOK_WORDS).enumerate() {
@@ -408,12 +413,13 @@ impl Blocks {
 
     /// Marks every block as free. [`Self::note_used`] and [`Self::end_rebuild`] follow.
     pub(super) fn begin_rebuild<M: Memories>(&self, core: &Core<M>) {
-        for first in (0..self.blocks).step_by(WORD_BLOCKS as usize) {
-            let bits = (self.blocks - first).min(WORD_BLOCKS);
+        let blocks = core.blocks();
+        for first in (0..blocks).step_by(WORD_BLOCKS as usize) {
+            let bits = (blocks - first).min(WORD_BLOCKS);
             let word = u64::MAX >> (WORD_BLOCKS - bits);
             self.bitmap.fill(&core.arena, first, word);
         }
-        self.space.set_free(core, self.blocks);
+        self.space.set_free(core, blocks);
     }
 
     /// Marks a block as a file's.
@@ -422,11 +428,8 @@ impl Blocks {
     /// Fails if the block is already another's, or does not exist.
     pub(super) fn note_used<M: Memories>(&self, core: &Core<M>, block: BlockNo) -> Result<()> {
         let place = Location::Block(block.0.into());
-        if !self.has(block.0) {
-            return Err(Error::damaged(
-                "a block that the segment does not have",
-                place,
-            ));
+        if !self.has(core, block.0) {
+            return Err(Error::damaged("a block that the pool does not have", place));
         }
         let (first, bit) = (
             u64::from(block.0) / WORD_BLOCKS * WORD_BLOCKS,
@@ -443,7 +446,7 @@ impl Blocks {
 
     /// Makes the allocator usable.
     pub(super) fn end_rebuild<M: Memories>(&self, core: &Core<M>) {
-        self.bitmap.summarise(&core.arena);
+        self.bitmap.summarise(&core.arena, core.blocks());
     }
 }
 
@@ -479,14 +482,21 @@ impl<M: Memories> Allocator<M> for Blocks {
         self.space.usage(core)
     }
 
+    fn grow(&self, core: &Core<M>, to: &Geometry) {
+        let from = core.blocks();
+        core.note_growth(to);
+        self.bitmap.set_all(&core.arena, from..to.blocks());
+        self.space.add_free(core, to.blocks() - from);
+    }
+
     fn save(&self, core: &Core<M>) -> Result<()> {
         self.space.check_settled(core)?;
-        if !core.geometry.added.is_empty() {
+        if core.blocks() > core.geometry.segment_blocks {
             // Only the bitmap of segment 0 has a place on the pool: the next opening reads the
             // trees.
             return Ok(());
         }
-        let used = self.blocks - self.space.free(core);
+        let used = core.blocks() - self.space.free(core);
         Writer::new(core, &self.saved_state, &self.bitmap).finish(used, 0);
         Ok(())
     }
@@ -497,8 +507,8 @@ impl<M: Memories> Allocator<M> for Blocks {
             return false;
         };
         saved_state::fill_bitmap(core, &self.saved_state, &self.bitmap);
-        self.bitmap.summarise(&core.arena);
-        self.space.set_free(core, self.blocks - head.used);
+        self.bitmap.summarise(&core.arena, core.blocks());
+        self.space.set_free(core, core.blocks() - head.used);
         true
     }
 }

@@ -25,20 +25,19 @@ pub(super) struct FirstWrites {
     /// Arena words: one bit a group, whole lines.
     at: u64,
     end: u64,
-    blocks: u64,
     group_blocks: u64,
 }
 
 impl FirstWrites {
-    /// The groups of a segment of `blocks`. Its part of the arena, zero at first, begins at `at`.
-    pub(super) fn new(at: u64, blocks: u64) -> Self {
+    /// The groups of a pool of `blocks`, which may come to have `most`. Its part of the arena, zero
+    /// at first, begins at `at`.
+    pub(super) fn new(at: u64, blocks: u64, most: u64) -> Self {
         let part = (blocks / GROUP_PART).clamp(GROUP_MIN, GROUP_MAX);
         let group_blocks = 1 << part.ilog2();
-        let words = blocks.div_ceil(group_blocks).div_ceil(64);
+        let words = most.div_ceil(group_blocks).div_ceil(64);
         Self {
             at,
             end: at + (words * 8).next_multiple_of(LINE_BYTES),
-            blocks,
             group_blocks,
         }
     }
@@ -70,6 +69,6 @@ impl FirstWrites {
         }
         let is_first = arena.fetch_or(word_at, bit) & bit == 0;
         let first = group * self.group_blocks;
-        is_first.then(|| first..self.blocks.min(first + self.group_blocks))
+        is_first.then(|| first..core.blocks().min(first + self.group_blocks))
     }
 }

@@ -87,10 +87,10 @@ impl Harness {
 
     /// An empty pool, laid out as `request` asks.
     pub(crate) fn asked(request: GeometryRequest) -> Self {
-        let make = |at, geometry: &_, seed| {
+        let make = |at, geometry: &Geometry, seed| {
             crate::mapping::new::<Simulated>(
                 at,
-                geometry,
+                (geometry, geometry.blocks()),
                 seed,
                 vellum_layout::TablePlan::default(),
             )
@@ -148,7 +148,7 @@ impl<T: Mapping<Simulated> + ?Sized> Bench<T> {
             OwnBytes {
                 locks: 0,
                 namespace: 0,
-                mapping: crate::mapping::arena_bytes(&geometry),
+                mapping: crate::mapping::arena_bytes(&geometry, geometry.blocks()),
             },
         );
         let core = Core {

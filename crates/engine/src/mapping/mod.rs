@@ -156,6 +156,9 @@ pub(crate) trait Allocator<M: Memories> {
     /// See [`Mapping::usage`].
     fn usage(&self, core: &Core<M>) -> BlockUsage;
 
+    /// See [`Mapping::grow`].
+    fn grow(&self, core: &Core<M>, to: &Geometry);
+
     /// See [`Mapping::save`].
     fn save(&self, core: &Core<M>) -> Result<()>;
 
@@ -294,6 +297,12 @@ pub(crate) trait Mapping<M: Memories>: Send + Sync {
         self.allocator().usage(core)
     }
 
+    /// Adds the blocks of a pool that has grown to this geometry, within the most that it may come
+    /// to have: see [`new`]. The pool has their words and bytes. The caller excludes other growth.
+    fn grow(&self, core: &Core<M>, to: &Geometry) {
+        self.allocator().grow(core, to);
+    }
+
     /// Saves the allocator's volatile state where [`Self::restore`] finds it. No operation runs on
     /// the mapping. What is saved is durable at the next fence, before the pool is marked as
     /// closed.
@@ -320,13 +329,14 @@ pub(crate) trait Mapping<M: Memories>: Send + Sync {
     fn rebuild(&self, core: &Core<M>, survey: &dyn Survey) -> Result<()>;
 }
 
-/// Bytes of the arena that the mapping of a pool needs.
-pub(crate) fn arena_bytes(geometry: &Geometry) -> u64 {
+/// Bytes of the arena that the mapping of a pool needs, which may come to have `most` blocks while
+/// it is open.
+pub(crate) fn arena_bytes(geometry: &Geometry, most: u64) -> u64 {
     match geometry.mapping {
-        MappingKind::HashFs => hashfs::HashFs::arena_bytes(geometry),
-        MappingKind::Radix => radix::Radix::arena_bytes(geometry),
-        MappingKind::Extent => extent::Extents::arena_bytes(geometry),
-        MappingKind::ExtentCached => extent::CachedExtents::arena_bytes(geometry),
+        MappingKind::HashFs => hashfs::HashFs::arena_bytes(geometry, most),
+        MappingKind::Radix => radix::Radix::arena_bytes(geometry, most),
+        MappingKind::Extent => extent::Extents::arena_bytes(geometry, most),
+        MappingKind::ExtentCached => extent::CachedExtents::arena_bytes(geometry, most),
         MappingKind::Cuckoo => cuckoo::Cuckoo::arena_bytes(geometry),
         MappingKind::Level => level::Level::arena_bytes(geometry),
     }
@@ -334,22 +344,23 @@ pub(crate) fn arena_bytes(geometry: &Geometry) -> u64 {
 
 /// Creates the mapping of a pool. Its part of the arena is at `arena_at`, and is zero before
 /// [`Mapping::rebuild`] or [`Mapping::restore`]. `seed` is the seed of the hashes on the media.
-/// `table` locates the words of blocks, in a mapping that has them.
+/// `table` locates the words of blocks, in a mapping that has them. The pool may come to have
+/// `most` blocks while it is open.
 pub(crate) fn new<M: Memories>(
     arena_at: u64,
-    geometry: &Geometry,
+    (geometry, most): (&Geometry, u64),
     seed: u64,
     table: TablePlan,
 ) -> Box<dyn Mapping<M>> {
     match geometry.mapping {
         MappingKind::HashFs => {
             let score = hashfs::WHOLE - geometry.fragmentation;
-            let hashfs = hashfs::HashFs::new(arena_at, geometry, seed, score);
+            let hashfs = hashfs::HashFs::new(arena_at, (geometry, most), seed, score);
             Box::new(hashfs.with_table(table))
         }
-        MappingKind::Radix => Box::new(radix::Radix::new(arena_at, geometry)),
-        MappingKind::Extent => Box::new(extent::Extents::new(arena_at, geometry)),
-        MappingKind::ExtentCached => Box::new(extent::CachedExtents::new(arena_at, geometry)),
+        MappingKind::Radix => Box::new(radix::Radix::new(arena_at, geometry, most)),
+        MappingKind::Extent => Box::new(extent::Extents::new(arena_at, geometry, most)),
+        MappingKind::ExtentCached => Box::new(extent::CachedExtents::new(arena_at, geometry, most)),
         MappingKind::Cuckoo => Box::new(cuckoo::Cuckoo::new(arena_at, geometry, seed)),
         MappingKind::Level => Box::new(level::Level::new(arena_at, geometry, seed)),
     }

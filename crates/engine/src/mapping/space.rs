@@ -14,10 +14,9 @@ use crate::error::{Error, Result};
 /// From this many blocks in limbo on, freeing more also reclaims.
 const LIMBO_MANY: u64 = 4096;
 
-/// The counts of segment 0.
+/// The counts of all segments.
 #[derive(Debug)]
 pub(super) struct Space {
-    blocks: u64,
     /// Arena word: free blocks that are not reserved. The number of free blocks is this plus all
     /// reservations, so a reserved block can always be claimed.
     free_at: u64,
@@ -30,11 +29,10 @@ impl Space {
     /// Arena bytes of the counts and lists, whole lines.
     pub(super) const BYTES: u64 = 2 * LINE_BYTES + LIMBO_BYTES;
 
-    /// The counts of a segment of `blocks`, at arena offset `at`.
-    pub(super) fn new(at: u64, blocks: u64) -> Self {
+    /// The counts at arena offset `at`.
+    pub(super) fn new(at: u64) -> Self {
         let limbo_at = at + 2 * LINE_BYTES;
         Self {
-            blocks,
             free_at: at,
             in_limbo_at: at + LINE_BYTES,
             limbo: Limbo {
@@ -137,9 +135,10 @@ impl Space {
         // In a damaged pool more blocks may be counted than exist.
         let limbo = core.arena.load(self.in_limbo_at, Ordering::Acquire);
         let free = core.arena.load(self.free_at, Ordering::Relaxed);
+        let total = core.blocks();
         BlockUsage {
-            total: self.blocks,
-            free: free.saturating_add(limbo).min(self.blocks),
+            total,
+            free: free.saturating_add(limbo).min(total),
         }
     }
 
@@ -162,6 +161,11 @@ impl Space {
     /// Sets the number of free blocks, when a pool is opened.
     pub(super) fn set_free<M: Memories>(&self, core: &Core<M>, free: u64) {
         core.arena.store(self.free_at, free, Ordering::SeqCst);
+    }
+
+    /// Counts blocks that the pool got as free. They can be found already.
+    pub(super) fn add_free<M: Memories>(&self, core: &Core<M>, blocks: u64) {
+        core.arena.fetch_add(self.free_at, blocks);
     }
 
     /// Counts a free block as a file's, when a pool is opened.

@@ -16,15 +16,15 @@ use vellum_layout::{
     uuid_text,
 };
 use vellum_media::{DataFile, MappedPool, MediaChoice, MediaError, Memory, OpenMode, PoolMemory};
-use zerocopy::IntoBytes;
 
 use crate::devices::medium;
 use crate::devices::session::Heads;
 use crate::devices::superblock::{read_superblock, superblock_in};
 use crate::disk_sites;
 use crate::error::DatasetError;
-use crate::error::{Error, Location, Result};
+use crate::error::{Error, Result};
 use crate::logs::redo;
+use crate::pool::copies::{settle_cut, settle_table, write_table};
 use crate::pool::external;
 use crate::pool::lifecycle::check_at_rest;
 use crate::pool::{CreateOptions, Pool, PoolOptions, boot_id};
@@ -285,75 +285,6 @@ fn names(superblock: &Superblock) -> Vec<String> {
     [MAIN].into_iter().chain(parts).map(str::to_owned).collect()
 }
 
-/// Settles the table if a change of it was cut short, and nothing else is wrong with the copies of
-/// the superblock.
-///
-/// # Errors
-/// Fails if the medium fails.
-pub fn settle_cut<P: PoolMemory>(pool: &P, superblock: &Superblock) -> Result<()> {
-    let copies = copies(superblock).map(|at| read_copy(pool, at));
-    let is_whole = |copy: &Block| copy == superblock.as_bytes();
-    let is_cut = superblock.is_left_by_cut(copies.each_ref().map(|copy| &copy[..]));
-    if !is_cut || copies.iter().all(is_whole) {
-        return Ok(());
-    }
-    settle_table(pool, superblock)
-}
-
-/// Makes the valid table durable in all copies. This comes before anything that relies on the
-/// table, and before the table is written: a change that a kill or a power cut interrupted may have
-/// left one of the two front copies torn or old, and the other in caches only.
-///
-/// # Errors
-/// Fails if the medium fails.
-pub fn settle_table<P: PoolMemory>(pool: &P, superblock: &Superblock) -> Result<()> {
-    pool.fence(disk_sites::PARTS_TABLE_DURABLE);
-    pool.sync()?;
-    let [first, second, last] = copies(superblock);
-    for at in [second, first, last] {
-        if !has_copy(pool, superblock, at) {
-            write_copies(pool, superblock, &[at])?;
-        }
-    }
-    Ok(())
-}
-
-/// Writes a superblock with another table over every copy. One of the front copies leads to the
-/// last one, and at each instant one of them is sound if they were [settled](settle_table) before.
-///
-/// # Errors
-/// Fails if the medium fails. The front copy stays as it was if the others could not be written.
-pub fn write_table<P: PoolMemory>(pool: &P, superblock: &Superblock) -> Result<()> {
-    write_copies(pool, superblock, &[superblock.last_copy_at, BLOCK_BYTES])?;
-    write_copies(pool, superblock, &[0])
-}
-
-fn write_copies<P: PoolMemory>(pool: &P, superblock: &Superblock, copies: &[u64]) -> Result<()> {
-    for &at in copies {
-        pool.write_through(disk_sites::PARTS_TABLE, at, superblock.as_bytes());
-    }
-    pool.fence(disk_sites::PARTS_TABLE_DURABLE);
-    pool.sync()?;
-    // A store to a lost line has no effect.
-    let lost = copies.iter().find(|&&at| !has_copy(pool, superblock, at));
-    lost.map_or(Ok(()), |&at| Err(Error::Unreadable(Location::Offset(at))))
-}
-
-/// The offsets of the copies of a superblock.
-fn copies(superblock: &Superblock) -> [u64; 3] {
-    [0, BLOCK_BYTES, superblock.last_copy_at]
-}
-
-fn has_copy<P: PoolMemory>(pool: &P, superblock: &Superblock, at: u64) -> bool {
-    read_copy(pool, at) == superblock.as_bytes()
-}
-
-fn read_copy<P: PoolMemory>(pool: &P, at: u64) -> Block {
-    let mut found = [0; BLOCK_BYTES as usize];
-    pool.read(at, &mut found);
-    found
-}
-
 /// Removes the dataset of this record from the pool's table, then wipes its superblocks.
 ///
 /// # Errors
@@ -375,8 +306,6 @@ pub fn remove_dataset<P: PoolMemory>(
     pool.sync()?;
     Ok(left)
 }
-
-type Block = [u8; BLOCK_BYTES as usize];
 
 /// A pool whose table is to be changed.
 struct Container {

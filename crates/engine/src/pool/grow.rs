@@ -14,6 +14,7 @@ use vellum_layout::{
 };
 use vellum_media::{DataFile, MappedPool, Memories, OpenMode};
 
+use super::copies;
 use super::datasets::{self, PoolPath};
 use super::lifecycle::check_at_rest;
 use super::{DataOptions, Pool, PoolOptions, fill_random};
@@ -23,8 +24,8 @@ use crate::error::{Result, SegmentError};
 use crate::fs::Fs;
 
 /// Allocates chunks in a dataset for the words of a segment that will be added, one for each of
-/// `parts`. Returns whether there are enough. If not, it allocates none. It leaves one chunk free,
-/// which names may need.
+/// `parts`. Returns whether there are enough. If not, it allocates none, unless others take chunks
+/// at the same time. It leaves one chunk free, which names may need.
 ///
 /// # Errors
 /// Fails if the pool is read only or damaged.
@@ -127,7 +128,7 @@ impl Plan {
         medium::write_heads(file, &head)?;
         let name = medium::name(&self.pool, file.path())?;
         medium::tell_place(&pool, &now, &places, (head.id, &name))?;
-        datasets::settle_table(&pool, &now)?;
+        copies::settle_table(&pool, &now)?;
         Ok(pool)
     }
 }
@@ -176,7 +177,7 @@ impl Pool {
             let _ = (!data.overwrite).then(|| std::fs::remove_file(&data.path));
         });
         // From here on the device may be the pool's, even if this fails.
-        datasets::write_table(&prepared?, &larger)?;
+        copies::write_table(&prepared?, &larger)?;
         Ok(segment)
     }
 }

@@ -1,6 +1,7 @@
 //! Pools as users of the library meet them: how they are created, opened and closed, and the
 //! threads that work in their background.
 
+pub(crate) mod copies;
 pub(crate) mod datasets;
 pub(crate) mod external;
 pub(crate) mod grow;
@@ -401,6 +402,8 @@ impl Pool {
             mapping_timer: options.mapping_timer.clone(),
             roots_large: options.evolve_every.is_some(),
             access_times: options.access_times,
+            // Populated memory is taken whole, which more than the pool needs now would waste.
+            may_grow: !options.populate,
             durability: options.durability,
             commit_every: options.commit_every.max(COMMIT_REST),
         };
@@ -501,7 +504,26 @@ impl Pool {
     /// # Ok::<(), vellum::Error>(())
     /// ```
     pub fn superblock(&self) -> Superblock {
-        self.fs().superblock().clone()
+        self.fs().superblock()
+    }
+
+    /// Makes the pool larger while it is in use, see [`Fs::grow`]. Returns the new size, in bytes.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("pool");
+    /// # let options = vellum::CreateOptions::new(64 << 20).media(vellum::MediaChoice::Logged);
+    /// # options.create(&path)?.close()?;
+    /// let pool = vellum::Pool::open(&path)?;
+    /// pool.grow(128 << 20)?;
+    /// assert_eq!(std::fs::metadata(&path)?.len(), 128 << 20);
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Fs::grow`].
+    pub fn grow(&self, pool_bytes: u64) -> Result<u64> {
+        self.fs().grow(pool_bytes)
     }
 
     /// Closes the pool cleanly. Waits for running operations. Volumes and files that still exist

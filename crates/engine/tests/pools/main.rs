@@ -13,6 +13,7 @@ mod external;
 mod fixture;
 mod forked;
 mod full_memory;
+mod growing;
 mod logged;
 mod opening;
 mod replica;

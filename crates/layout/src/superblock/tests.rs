@@ -34,6 +34,69 @@ fn a_logged_pool_records_its_log() {
 }
 
 #[test]
+fn a_pool_grows_by_a_segment_behind_its_data() {
+    let small = sample();
+    let first = small.geometry();
+    let once = small.grown((2 << 20) + 4095).unwrap();
+    assert_eq!(once.check_readable(), Ok(()));
+    assert_eq!(
+        (once.pool_bytes, once.last_copy_at),
+        (2 << 20, (2 << 20) - 4096)
+    );
+    assert_eq!(
+        (once.sequence, once.incompatible),
+        (1, small.incompatible | features::GROWN)
+    );
+    let own = *once.geometry().added.own().unwrap();
+    assert_eq!(own.at, first.data_at + first.segment_blocks * BLOCK_BYTES);
+    assert_eq!(
+        own.blocks,
+        (once.last_copy_at - own.at) / BLOCK_BYTES / 8 * 8
+    );
+    let twice = once.grown(3 << 20).unwrap();
+    assert_eq!(twice.check_readable(), Ok(()));
+    assert_eq!(twice.geometry().added.iter().count(), 1);
+    assert_eq!(twice.geometry().added.own().unwrap().at, own.at);
+    for no in [0, 4096, 1 << 20, 2 << 20, (2 << 20) + 4095, u64::MAX] {
+        assert!(once.grown(no).is_none(), "{no}");
+    }
+    for change in [
+        (|sb| sb.incompatible &= !features::GROWN) as fn(&mut Superblock),
+        |sb| sb.segments[1].medium = 1,
+        |sb| sb.segments[1].data_at += BLOCK_BYTES,
+        |sb| sb.segments[1].blocks = u64::MAX - 7,
+        |sb| sb.segments[1].blocks += 8,
+        |sb| sb.segments[2] = sb.segments[1],
+        |sb| sb.segments[0].mapping = MappingKind::Cuckoo as u32,
+        |sb| sb.pool_bytes -= BLOCK_BYTES,
+    ] {
+        let mut bad = once.clone();
+        change(&mut bad);
+        assert!(bad.check_readable().is_err(), "{:?}", bad.segments[1]);
+    }
+}
+
+#[test]
+fn a_growth_that_was_cut_is_known() {
+    let small = sample();
+    let large = small.grown(2 << 20).unwrap();
+    let larger = large.grown(3 << 20).unwrap();
+    for (old, new) in [(&small, &large), (&large, &larger)] {
+        let (was, is) = (old.as_bytes(), new.as_bytes());
+        for words in 0..BLOCK_BYTES as usize / 8 {
+            let growing = [&is[..words * 8], &was[words * 8..]].concat();
+            let going = [&was[..words * 8], &is[words * 8..]].concat();
+            assert!(old.is_left_by_cut([was, &growing, was]), "{words}");
+            assert!(old.is_left_by_cut([was, &going, was]), "{words}");
+            assert!(new.is_left_by_cut([&growing, is, is]), "{words}");
+            assert!(new.is_left_by_cut([&going, is, is]), "{words}");
+        }
+        assert!(new.is_left_by_cut([was, is, is]));
+    }
+    assert!(!larger.is_left_by_cut([small.as_bytes(), larger.as_bytes(), &[7; 4096]]));
+}
+
+#[test]
 fn a_pool_with_external_data_records_its_device() {
     let request = GeometryRequest {
         is_logged: true,
@@ -146,10 +209,13 @@ fn unknown_features_are_refused_by_name() {
         change(&mut changed);
         (changed.check_readable(), changed.check_writable())
     };
-    let refused = Err(SuperblockError::Features(32));
-    assert_eq!(with(|sb| sb.incompatible = 32), (refused, Ok(())));
-    let only_read = Err(SuperblockError::ReadOnlyFeatures(4));
-    assert_eq!(with(|sb| sb.read_only_compatible = 4), (Ok(()), only_read));
+    let refused = Err(SuperblockError::Features(1 << 63));
+    assert_eq!(with(|sb| sb.incompatible = 1 << 63), (refused, Ok(())));
+    let only_read = Err(SuperblockError::ReadOnlyFeatures(1 << 62));
+    assert_eq!(
+        with(|sb| sb.read_only_compatible = 1 << 62),
+        (Ok(()), only_read)
+    );
     assert_eq!(with(|sb| sb.compatible = 1), (Ok(()), Ok(())));
     let newer = Err(SuperblockError::Version(2));
     assert_eq!(with(|sb| sb.version = 2), (newer, Ok(())));

@@ -30,7 +30,11 @@ impl MappedPool {
     /// Fails if their file system or device has no direct I/O, or they share pages with the log, or
     /// on an error of the operating system.
     pub fn with_direct(self, data_at: u64) -> Result<Self, MediaError> {
-        let end = self.mapping.len();
+        let end = match self.data.is_empty() {
+            // The file may grow.
+            true => u64::MAX,
+            false => self.mapping.len(),
+        };
         let direct = self.in_files(data_at, end - data_at.min(end));
         let direct = direct.map(|piece| self.direct_way(piece));
         let direct = direct.collect::<Result<_, MediaError>>()?;
@@ -73,6 +77,14 @@ impl MappedPool {
     /// without them may still be in the caches until [everything is synced](crate::Medium::sync).
     pub fn keep_barriers(&self) -> bool {
         self.barriers.keep()
+    }
+
+    /// Syncs the pool's file, and empties the caches of its device.
+    pub(super) fn sync_past_barriers(&self) -> io::Result<()> {
+        match self.read_only || self.kind != MediaKind::File {
+            true => Ok(()),
+            false => super::fdatasync(self.fd.as_fd()),
+        }
     }
 
     /// Syncs each external data device.

@@ -42,6 +42,12 @@ impl LogLayout {
         }
     }
 
+    /// The same for records that may name this many data blocks.
+    pub(super) fn naming(mut self, blocks: u64) -> Self {
+        self.bounds.blocks = blocks;
+        self
+    }
+
     /// Bytes of the area of records.
     pub(super) fn area_bytes(&self) -> u64 {
         self.bounds.area_bytes

@@ -130,6 +130,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Log {
+    /// The same log, for a pool that may come to have this many data blocks while it is open.
+    pub(crate) fn naming(self, blocks: u64) -> Self {
+        let layout = self.layout.naming(blocks);
+        Self { layout, ..self }
+    }
+
     /// Whether nothing is committed any more because everything is home.
     pub(crate) fn is_over(&self) -> bool {
         self.is_over.load(Ordering::SeqCst)

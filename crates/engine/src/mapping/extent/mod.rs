@@ -73,8 +73,8 @@ pub(crate) struct ExtentTrees<P> {
 impl<P: Pages> ExtentTrees<P> {
     /// The mapping of a pool. Its part of the arena, zero before [`Mapping::rebuild`], is at
     /// `arena_at`.
-    pub(crate) fn new(arena_at: u64, geometry: &Geometry) -> Self {
-        let blocks = Blocks::new(arena_at, geometry);
+    pub(crate) fn new(arena_at: u64, geometry: &Geometry, most: u64) -> Self {
+        let blocks = Blocks::new(arena_at, geometry, most);
         let nodes = Nodes::new(blocks.end(), geometry);
         let changes_at = nodes.end().next_multiple_of(LINE_BYTES);
         let pages = P::new(changes_at + LINE_BYTES, geometry);
@@ -87,8 +87,8 @@ impl<P: Pages> ExtentTrees<P> {
     }
 
     /// Bytes of the arena that [`Self::new`] needs.
-    pub(crate) fn arena_bytes(geometry: &Geometry) -> u64 {
-        Self::new(0, geometry).pages.end()
+    pub(crate) fn arena_bytes(geometry: &Geometry, most: u64) -> u64 {
+        Self::new(0, geometry, most).pages.end()
     }
 
     fn tree<'a, M: Memories>(&'a self, core: &'a Core<M>, id: MapId) -> Tree<'a, M, P> {

@@ -49,7 +49,9 @@ fn file_on<P: Pages + 'static>(
     asked: GeometryRequest,
 ) -> File<ExtentTrees<P>> {
     let asked = GeometryRequest { mapping, ..asked };
-    let make = |at: u64, geometry: &Geometry, _| Box::new(ExtentTrees::<P>::new(at, geometry));
+    let make = |at: u64, geometry: &Geometry, _| {
+        Box::new(ExtentTrees::<P>::new(at, geometry, geometry.blocks()))
+    };
     let h = Bench::made(asked, 1, Arc::new(make));
     h.make_file(ID.into());
     File { h }

@@ -284,7 +284,7 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
     /// Fails if an extent contains blocks that do not exist.
     fn inside_segment(&self, extent: Extent) -> Result<Extent> {
         let end = u64::from(extent.block) + u64::from(extent.len);
-        if end > self.core.geometry.blocks() {
+        if end > self.core.blocks() {
             return Err(damaged(self.id));
         }
         Ok(extent)

@@ -48,7 +48,7 @@ impl Churned {
     }
 
     fn fill(&mut self) {
-        let rest = self.h.map.blocks * (100 - PERCENT) / 100;
+        let rest = self.h.core.blocks() * (100 - PERCENT) / 100;
         while self.h.free() > rest {
             let blocks = 1 + self
                 .numbers

@@ -1,6 +1,7 @@
 //! HashFS in a test harness, with a chosen placement of blocks.
 
 use std::sync::Arc;
+use vellum_layout::Geometry;
 
 use vellum_layout::{GeometryRequest, SPAN_LINES};
 
@@ -54,7 +55,9 @@ impl Harness {
             ..GeometryRequest::default()
         };
         let score = placement.layout_score;
-        let make = move |at, geometry: &_, seed| Box::new(HashFs::new(at, geometry, seed, score));
+        let make = move |at, geometry: &Geometry, seed| {
+            Box::new(HashFs::new(at, (geometry, geometry.blocks()), seed, score))
+        };
         Self::made(request, placement.seed, Arc::new(make))
     }
 }

@@ -31,6 +31,7 @@ mod rebuild;
 mod saved;
 mod scatter;
 mod search;
+mod words;
 
 #[cfg(test)]
 mod churn;
@@ -47,6 +48,7 @@ use vellum_media::{Isa, LINE_BYTES, Memories, Memory};
 use self::overflow::Overflow;
 use self::scatter::Scatter;
 pub(crate) use self::scatter::WHOLE;
+use self::words::AddedWords;
 use super::bitmap::FreeBitmap;
 use super::limbo::Batch;
 use super::space::Space;
@@ -62,13 +64,11 @@ const PREFETCH_LINES: u64 = 16;
 #[derive(Debug)]
 pub(crate) struct HashFs {
     table_at: u64,
-    /// Locates the table's words, those of added segments included.
-    table: TablePlan,
+    /// Locates the words of added segments.
+    added: AddedWords,
     data_at: u64,
-    blocks: u64,
     /// Blocks of segment 0, which has the home lines. All blocks of other segments are displaced.
     home_blocks: u64,
-    lines: u64,
     seed: u64,
     /// Logarithm of the blocks of a run.
     run_shift: u32,
@@ -87,30 +87,32 @@ pub(crate) struct HashFs {
 }
 
 impl HashFs {
-    /// The mapping of a pool. Its part of the arena, zero before [`Mapping::rebuild`], is at
-    /// `arena_at`. `seed` is the seed of the hashes on the media. `layout_score`, per mille, is the
-    /// intended share of a file's blocks that follow their predecessors; [`WHOLE`] means no
-    /// deliberate fragmentation.
-    pub(crate) fn new(arena_at: u64, geometry: &Geometry, seed: u64, layout_score: u16) -> Self {
-        let lines = geometry.table_lines();
+    /// The mapping of a pool, which may come to have `most` blocks while it is open. Its part of
+    /// the arena, zero before [`Mapping::rebuild`], is at `arena_at`. `seed` is the seed of the
+    /// hashes on the media. `layout_score`, per mille, is the intended share of a file's blocks
+    /// that follow their predecessors; [`WHOLE`] means no deliberate fragmentation.
+    pub(crate) fn new(
+        arena_at: u64,
+        (geometry, most): (&Geometry, u64),
+        seed: u64,
+        layout_score: u16,
+    ) -> Self {
         let overflow_at = arena_at + Space::BYTES;
         let chains = geometry.blocks().next_power_of_two();
-        let overflow = Overflow::new(overflow_at, lines, chains);
-        let bitmap = FreeBitmap::new(overflow.end(), geometry.blocks());
+        let overflow = Overflow::new(overflow_at, most / LINE_ENTRIES, chains);
+        let bitmap = FreeBitmap::new(overflow.end(), most);
         let freed_at = bitmap.end();
         Self {
             table_at: geometry.table_at,
-            table: TablePlan::default(),
+            added: AddedWords::default(),
             data_at: geometry.data_at,
-            blocks: geometry.blocks(),
             home_blocks: geometry.segment_blocks,
-            lines,
             seed,
             run_shift: geometry.run_blocks.ilog2(),
             span_shift: geometry.span_lines.ilog2(),
             scatter: Scatter::new(layout_score, geometry.span_lines.into()),
             isa: Isa::chosen(),
-            space: Space::new(arena_at, geometry.blocks()),
+            space: Space::new(arena_at),
             overflow,
             bitmap,
             freed_at,
@@ -119,13 +121,20 @@ impl HashFs {
     }
 
     /// Bytes of the arena that [`Self::new`] needs.
-    pub(crate) fn arena_bytes(geometry: &Geometry) -> u64 {
-        Self::new(0, geometry, 0, WHOLE).freed_at + geometry.table_lines().div_ceil(64) * 8
+    pub(crate) fn arena_bytes(geometry: &Geometry, most: u64) -> u64 {
+        let lines = most / LINE_ENTRIES;
+        Self::new(0, (geometry, most), 0, WHOLE).freed_at + lines.div_ceil(64) * 8
     }
 
     /// This mapping with its words where `table` says.
     pub(super) fn with_table(self, table: TablePlan) -> Self {
-        Self { table, ..self }
+        let added = AddedWords::at(table);
+        Self { added, ..self }
+    }
+
+    /// Lines of the table, of all segments.
+    fn lines<M: Memories>(&self, core: &Core<M>) -> u64 {
+        core.blocks() / LINE_ENTRIES
     }
 
     #[inline]
@@ -138,8 +147,8 @@ impl HashFs {
 
     #[cold]
     fn added_line_at(&self, line: u64) -> u64 {
-        let at = self.table.word_at(line * LINE_ENTRIES);
-        at.expect("all blocks have words: the opening checked this")
+        let at = self.added.word_at(line * LINE_ENTRIES);
+        at.expect("all blocks have words: the opening, or who let the pool grow, checked this")
     }
 
     #[inline]
@@ -202,6 +211,14 @@ impl<M: Memories> super::Allocator<M> for HashFs {
 
     fn usage(&self, core: &Core<M>) -> BlockUsage {
         self.space.usage(core)
+    }
+
+    fn grow(&self, core: &Core<M>, to: &Geometry) {
+        let from = core.blocks();
+        self.added.add(TablePlan::of(to, |at| core.word(at)));
+        core.note_growth(to);
+        self.bitmap.set_all(&core.arena, from..to.blocks());
+        self.space.add_free(core, to.blocks() - from);
     }
 
     fn save(&self, core: &Core<M>) -> Result<()> {

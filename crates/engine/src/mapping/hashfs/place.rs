@@ -248,7 +248,7 @@ impl HashFs {
         // A line that fits scores above every line that does not, whose score is its count.
         const FITS: u8 = 2 * LINE_ENTRIES as u8;
         let group = home * LINE_ENTRIES / WORD_BLOCKS / NEAR_WORDS * NEAR_WORDS;
-        let last = self.blocks.div_ceil(WORD_BLOCKS);
+        let last = core.blocks().div_ceil(WORD_BLOCKS);
         let (mut best, mut line) = (0, 0);
         count::probes(NEAR_LINES);
         for index in group..(group + NEAR_WORDS).min(last) {
@@ -303,7 +303,7 @@ impl HashFs {
         }
         let mut tries = 0;
         for _ in 0..TABLE_TRIES {
-            for line in (home..self.lines).chain(0..home) {
+            for line in (home..self.lines(core)).chain(0..home) {
                 if let Some(block) = self.try_line(core, line, prefer, word) {
                     return Ok(block);
                 }

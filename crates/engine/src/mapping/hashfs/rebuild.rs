@@ -32,6 +32,15 @@ struct Scan {
     stored: Vec<u64>,
 }
 
+/// Threads that scan a table of this many blocks.
+fn workers_for(blocks: u64) -> u64 {
+    if blocks < PARALLEL_MIN_BLOCKS {
+        return 1;
+    }
+    let processors = thread::available_parallelism().map_or(1, NonZero::get) as u64;
+    processors.clamp(1, WORKERS_MAX)
+}
+
 impl HashFs {
     /// See [`crate::mapping::Mapping::rebuild`].
     pub(super) fn rebuild_allocator_state<M: Memories>(
@@ -39,11 +48,12 @@ impl HashFs {
         core: &Core<M>,
         judge: Judge<'_>,
     ) -> Result<()> {
-        let workers = self.workers();
-        let part = self.blocks.div_ceil(workers).next_multiple_of(PART_BLOCKS);
+        let blocks = core.blocks();
+        let workers = workers_for(blocks);
+        let part = blocks.div_ceil(workers).next_multiple_of(PART_BLOCKS);
         let scans = in_parallel(workers, |worker| {
-            let start = (worker * part).min(self.blocks);
-            self.scan_part(core, judge, start, (start + part).min(self.blocks))
+            let start = (worker * part).min(blocks);
+            self.scan_part(core, judge, start, (start + part).min(blocks))
         })?;
         // This thread does the flushes, because it also fences.
         for &line in scans.iter().flat_map(|scan| &scan.stored) {
@@ -58,7 +68,7 @@ impl HashFs {
                 .map_or(&[][..], |scan| &scan.displaced);
             self.link_part(core, worker + 1, displaced)
         })?;
-        self.bitmap.summarise(&core.arena);
+        self.bitmap.summarise(&core.arena, core.blocks());
         let free = scans.iter().map(|scan| scan.free).sum();
         self.space.set_free(core, free);
         self.note_loss(core)
@@ -72,14 +82,6 @@ impl HashFs {
             return Ok(());
         }
         read
-    }
-
-    fn workers(&self) -> u64 {
-        if self.blocks < PARALLEL_MIN_BLOCKS {
-            return 1;
-        }
-        let processors = thread::available_parallelism().map_or(1, NonZero::get) as u64;
-        processors.clamp(1, WORKERS_MAX)
     }
 
     /// Judges the entries of `[start, end)` and fills their part of the bitmap.

@@ -25,7 +25,7 @@ impl HashFs {
     pub(super) fn save_state<M: Memories>(&self, core: &Core<M>) -> Result<()> {
         self.space.check_settled(core)?;
         self.flush_freed(core);
-        if self.blocks > self.home_blocks {
+        if core.blocks() > self.home_blocks {
             // Only the state of segment 0 has a place on the pool: the next opening reads the
             // table.
             return Ok(());
@@ -35,7 +35,7 @@ impl HashFs {
             out.push(self.overflow.count_word(&core.arena, index));
         }
         let displaced = self.save_chains(core, &mut out);
-        let used = self.blocks - self.space.free(core);
+        let used = core.blocks() - self.space.free(core);
         out.finish(used, displaced);
         Ok(())
     }
@@ -68,7 +68,7 @@ impl HashFs {
 
     /// Flushes the lines with words that went from LIMBO to FREE by a plain store.
     fn flush_freed<M: Memories>(&self, core: &Core<M>) {
-        for index in 0..self.lines.div_ceil(64) {
+        for index in 0..self.lines(core).div_ceil(64) {
             let mut lines = core
                 .arena
                 .load(self.freed_at + index * 8, Ordering::Acquire);
@@ -95,7 +95,7 @@ impl HashFs {
     pub(super) fn restore_state<M: Memories>(&self, core: &Core<M>) -> bool {
         let saved = self
             .read_saved(core)
-            .filter(|_| self.blocks == self.home_blocks);
+            .filter(|_| core.blocks() == self.home_blocks);
         let Some(head) = saved else {
             return false;
         };
@@ -116,8 +116,8 @@ impl HashFs {
             self.overflow.lay(arena, chain, before, block);
             true
         });
-        self.bitmap.summarise(arena);
-        self.space.set_free(core, self.blocks - head.used);
+        self.bitmap.summarise(arena, core.blocks());
+        self.space.set_free(core, core.blocks() - head.used);
         true
     }
 
@@ -129,7 +129,7 @@ impl HashFs {
         let mut seen = vec![0u64; self.saved_state.free_words() as usize];
         let once = self.walk_chains(core, head.displaced, |_, _, block| {
             let (index, bit) = ((block / 64) as usize, 1 << (block % 64));
-            let new = u64::from(block) < self.blocks && seen[index] & bit == 0;
+            let new = u64::from(block) < core.blocks() && seen[index] & bit == 0;
             if new {
                 seen[index] |= bit;
             }

@@ -247,8 +247,8 @@ impl HashFs {
     }
 
     /// The number of runs from which reading the table in order is cheaper than further probing.
-    fn probe_budget(&self) -> u64 {
-        self.lines / SCAN_GAIN + 1
+    fn probe_budget<M: Memories>(&self, core: &Core<M>) -> u64 {
+        self.lines(core) / SCAN_GAIN + 1
     }
 
     /// Calls `visit` with the blocks of `[first, end)`, by runs or parts of runs, until `in_use`
@@ -266,7 +266,7 @@ impl HashFs {
     ) -> u64 {
         let run_blocks = 1 << self.run_shift;
         let runs = end.saturating_sub(first).div_ceil(run_blocks);
-        let budget = self.probe_budget();
+        let budget = self.probe_budget(core);
         let mut found = 0;
         let to_probe = if runs <= budget {
             end
@@ -312,7 +312,7 @@ impl HashFs {
         let id_mask = MapWord::key(u32::MAX, 0);
         let key = MapWord::key(id, 0);
         let mut found = 0;
-        for line in 0..self.lines {
+        for line in 0..self.lines(core) {
             count::probe();
             let line_at = self.line_at(line);
             let mut matches = core.pool.match_line(line_at, id_mask, key);
@@ -370,7 +370,7 @@ impl HashFs {
         end: u64,
     ) -> Option<u64> {
         let to_probe = first
-            .saturating_add(self.probe_budget() << self.run_shift)
+            .saturating_add(self.probe_budget(core) << self.run_shift)
             .min(end);
         let mut nearest = u64::MAX;
         self.each_run(core, id, first, to_probe, |run| {
@@ -447,7 +447,7 @@ mod tests {
             };
             let geometry = Geometry::plan(&request).unwrap();
             let homes = geometry.homes(0x1234_5678_9ABC_DEF0);
-            let map = HashFs::new(0, &geometry, homes.seed, WHOLE);
+            let map = HashFs::new(0, (&geometry, geometry.blocks()), homes.seed, WHOLE);
             for id in [1, 77, 0x3FFF_FFFF] {
                 for logical in (0..1000).chain([u32::MAX]) {
                     let run = map.run_of(id, logical);

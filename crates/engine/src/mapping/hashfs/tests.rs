@@ -33,7 +33,7 @@ impl Numbers {
 }
 
 fn table(h: &Harness) -> Vec<MapWord> {
-    (0..h.map.blocks as u32)
+    (0..h.core.blocks() as u32)
         .map(|block| h.map.entry(&h.core, block))
         .collect()
 }
@@ -43,7 +43,7 @@ fn check_saved_state(h: &Harness) {
     let words = table(h);
     let arena = &h.core.arena;
     let mut free = 0;
-    let mut displaced = vec![0u64; h.map.lines as usize];
+    let mut displaced = vec![0u64; (h.core.blocks() / LINE_ENTRIES) as usize];
     for (block, word) in words.iter().enumerate() {
         let bit = h.map.bitmap.word(arena, block as u64) >> (block % 64) & 1 == 1;
         match word.state() {
@@ -137,7 +137,7 @@ fn the_runs_of_a_span_follow_each_other() {
         let h = Harness::new(2 * MIB);
         let claimed = claim(&h, id, SPAN_BLOCKS, blocks, MapState::Mapped);
         let first = u64::from(claimed[0].0);
-        let follow = (first..).map(|block| BlockNo((block % h.map.blocks) as u32));
+        let follow = (first..).map(|block| BlockNo((block % h.core.blocks()) as u32));
         assert!(claimed.iter().copied().eq(follow.take(blocks)), "{id}");
         let before = count::of_this_thread();
         find(&h, id, SPAN_BLOCKS, blocks);
@@ -215,21 +215,25 @@ fn a_run_costs_one_flush() {
 #[test]
 fn freeing_many_blocks_costs_a_flush_a_line_and_short_walks() {
     let h = Harness::new(64 * MIB);
-    let blocks = h.map.blocks / 2 / 8 * 8;
+    let blocks = h.core.blocks() / 2 / 8 * 8;
     let mine = claim(&h, 5, 0, blocks as usize, MapState::Mapped);
     let lines: std::collections::HashSet<u32> = mine.iter().map(|block| block.0 / 8).collect();
     let before = count::of_this_thread();
     assert_eq!(release(&h, 5, 0, blocks, blocks), blocks);
     let cost = count::of_this_thread() - before;
     assert_eq!(cost.lines_flushed, lines.len() as u64);
-    assert!(cost.probes < 2 * h.map.lines, "{}", cost.probes);
+    assert!(
+        cost.probes < 2 * (h.core.blocks() / LINE_ENTRIES),
+        "{}",
+        cost.probes
+    );
     check_saved_state(&h);
 }
 
 fn every_block_can_be_used_and_comes_back(placement: Placement) {
     for pool in [MIB, 24 * MIB] {
         let h = Harness::placed(pool, placement);
-        let total = h.map.blocks;
+        let total = h.core.blocks();
         assert_eq!(h.free(), total);
         let mut taken = std::collections::HashSet::new();
         for id in 1..=total {
@@ -250,7 +254,7 @@ fn every_block_can_be_used_and_comes_back(placement: Placement) {
         assert_eq!(h.free(), total);
         assert!(table(&h).iter().all(|&word| word == MapWord::FREE));
         check_saved_state(&h);
-        for line in 0..h.map.lines {
+        for line in 0..(h.core.blocks() / LINE_ENTRIES) {
             assert_eq!(h.map.overflow.displaced(&h.core.arena, line), 0);
         }
         assert_eq!(h.core.arena.damaged(), None);
@@ -260,7 +264,7 @@ fn every_block_can_be_used_and_comes_back(placement: Placement) {
 /// The block's home line was full at the first attempt; then another file freed a block there.
 fn a_block_that_finds_room_at_home_after_all_is_not_displaced(placement: Placement) {
     let h = Harness::placed(MIB, placement);
-    let total = h.map.blocks as u32;
+    let total = h.core.blocks() as u32;
     let owners: Vec<_> = (1..=total)
         .map(|id| (id, claim(&h, id, 0, 1, MapState::Mapped)[0]))
         .collect();
@@ -289,7 +293,7 @@ fn a_block_that_finds_room_at_home_after_all_is_not_displaced(placement: Placeme
 #[test]
 fn reservations_never_exceed_what_is_free() {
     let h = Harness::new(MIB);
-    let total = h.map.blocks;
+    let total = h.core.blocks();
     let op = h.core.op_begin().unwrap();
     let most = h.map.reserve(&op, total - 1).unwrap();
     assert!(h.map.reserve(&op, 2).is_err());
@@ -303,7 +307,7 @@ fn reservations_never_exceed_what_is_free() {
 
 fn limbo_waits_for_operations_that_may_read(placement: Placement) {
     let h = Harness::placed(MIB, placement);
-    let total = h.map.blocks;
+    let total = h.core.blocks();
     claim(&h, 1, 0, total as usize, MapState::Mapped);
     std::thread::scope(|scope| {
         let reader = h.core.op_begin().unwrap();
@@ -337,7 +341,7 @@ fn limbo_waits_for_operations_that_may_read(placement: Placement) {
 #[test]
 fn reserve_reclaims_blocks_after_their_grace_period() {
     let h = Harness::new(MIB);
-    let total = h.map.blocks;
+    let total = h.core.blocks();
     claim(&h, 1, 0, total as usize, MapState::Mapped);
     release(&h, 1, 0, total, total);
     h.core.try_advance();
@@ -363,7 +367,7 @@ fn an_entry_in_limbo_is_not_found(placement: Placement) {
 #[test]
 fn churn_at_95_percent_does_not_lengthen_searches() {
     let h = Harness::new(64 * MIB);
-    let files = h.map.blocks * 95 / 100 / 8;
+    let files = h.core.blocks() * 95 / 100 / 8;
     let mut numbers = Numbers(7);
     let mut live: Vec<u32> = (1..=files as u32).collect();
     for &id in &live {
@@ -405,14 +409,14 @@ fn churn_at_95_percent_does_not_lengthen_searches() {
         release(&h, id, 0, 8, 8);
     }
     h.settle();
-    for line in 0..h.map.lines {
+    for line in 0..(h.core.blocks() / LINE_ENTRIES) {
         assert_eq!(h.map.overflow.displaced(&h.core.arena, line), 0);
     }
 }
 
 fn a_full_segment_is_not_searched_word_by_word(placement: Placement) {
     let h = Harness::placed(64 * MIB, placement);
-    let total = h.map.blocks;
+    let total = h.core.blocks();
     claim(&h, 1, 0, total as usize, MapState::Mapped);
     release(&h, 1, 77, 78, u64::MAX);
     h.settle();
@@ -423,7 +427,7 @@ fn a_full_segment_is_not_searched_word_by_word(placement: Placement) {
 
 fn two_threads_claim_and_release_without_loss(placement: Placement) {
     let h = Harness::placed(2 * MIB, placement);
-    let total = h.map.blocks;
+    let total = h.core.blocks();
     std::thread::scope(|scope| {
         for thread in 0..2u32 {
             let h = &h;
@@ -452,7 +456,7 @@ fn two_threads_claim_and_release_without_loss(placement: Placement) {
 
 fn readers_find_what_stays_during_churn(placement: Placement) {
     let h = Harness::placed(MIB, placement);
-    let total = h.map.blocks as u32;
+    let total = h.core.blocks() as u32;
     let stay = claim(&h, 1, 0, total as usize / 4, MapState::Mapped);
     let done = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -481,7 +485,7 @@ fn readers_find_what_stays_during_churn(placement: Placement) {
 fn rebuild_finds_the_same_and_frees_what_recovery_rejects(placement: Placement) {
     for pool in [4 * MIB, 400 * MIB] {
         let h = Harness::placed(pool, placement);
-        let blocks = h.map.blocks * 9 / 10 / 4;
+        let blocks = h.core.blocks() * 9 / 10 / 4;
         for id in 1..=4 {
             claim(&h, id, 0, blocks as usize, MapState::Mapped);
         }
@@ -492,7 +496,7 @@ fn rebuild_finds_the_same_and_frees_what_recovery_rejects(placement: Placement) 
         for (id, before) in (1..).zip(&before) {
             assert_eq!(&find(&h, id, 0, blocks as usize), before);
         }
-        assert_eq!(h.free(), h.map.blocks - 4 * blocks + 10, "limbo is free");
+        assert_eq!(h.free(), h.core.blocks() - 4 * blocks + 10, "limbo is free");
 
         let judge = |id, _, _| {
             if id == 3 {
@@ -517,8 +521,8 @@ fn two_entries_of_one_block_are_damage(placement: Placement) {
         let word = MapWord::new(MapState::Mapped, 7, 3).0;
         h.core.set_word(h.map.entry_at(first), word);
         h.core.set_word(h.map.entry_at(second), word);
-        let arena = h.core.map.mapping;
-        let map = HashFs::new(arena, &h.core.geometry, h.core.seed, WHOLE);
+        let (arena, geometry) = (h.core.map.mapping, &h.core.geometry);
+        let map = HashFs::new(arena, (geometry, geometry.blocks()), h.core.seed, WHOLE);
         let result = map.rebuild_allocator_state(&h.core, &|_, _, _| Verdict::Keep);
         assert!(matches!(result, Err(Error::Damaged { .. })), "{result:?}");
     }
@@ -544,9 +548,9 @@ fn long_ranges_are_scanned_not_probed(placement: Placement) {
     assert_eq!(h.map.seek(&op, 3, 0, 1 << 32, Seek::Hole).unwrap(), Some(1));
     drop(op);
     assert_eq!(release(&h, 3, 0, 1 << 32, u64::MAX), 3);
-    assert!((count::of_this_thread() - before).probes < 6 * h.map.lines);
+    assert!((count::of_this_thread() - before).probes < 6 * (h.core.blocks() / LINE_ENTRIES));
     h.settle();
-    assert_eq!(h.free(), h.map.blocks - 1);
+    assert_eq!(h.free(), h.core.blocks() - 1);
 }
 
 proptest! {
@@ -603,7 +607,7 @@ fn nothing_is_saved_while_blocks_are_in_limbo() {
 fn saved_state_is_loaded_without_reading_the_table(placement: Placement) {
     let before = saved(placement);
     let geometry = before.core.geometry;
-    let displaced = (0..before.map.lines)
+    let displaced = (0..before.core.blocks() / LINE_ENTRIES)
         .map(|line| before.map.overflow.displaced(&before.core.arena, line))
         .sum::<u64>();
     assert!(displaced > 50, "only {displaced} displaced");
@@ -691,7 +695,7 @@ fn data_is_what_lookups_find() {
     let logical = 5_000_000;
     let word = MapWord::new(MapState::Mapped, 7, logical);
     let home = h.map.run_of(7, logical).home;
-    let elsewhere = ((home + 9) % h.map.lines * 8) as u32;
+    let elsewhere = ((home + 9) % (h.core.blocks() / LINE_ENTRIES) * 8) as u32;
     h.core.set_word(h.map.entry_at(elsewhere), word.0);
     assert_eq!(find(&h, 7, logical, 1), [Found::Hole]);
     let op = h.core.op_begin().unwrap();

@@ -61,7 +61,7 @@ impl Level {
     /// The mapping of a pool. Its part of the arena, zero at first, is at `arena_at`.
     pub(crate) fn new(arena_at: u64, geometry: &Geometry, seed: u64) -> Self {
         let table = Table::new(arena_at, geometry, seed);
-        let blocks = Blocks::new(table.arena_end(), geometry);
+        let blocks = Blocks::new(table.arena_end(), geometry, geometry.blocks());
         Self { table, blocks }
     }
 

@@ -41,15 +41,15 @@ pub(crate) struct Radix {
 impl Radix {
     /// The mapping of a pool. Its part of the arena, zero before [`Mapping::rebuild`], is at
     /// `arena_at`.
-    pub(crate) fn new(arena_at: u64, geometry: &Geometry) -> Self {
-        let blocks = Blocks::new(arena_at, geometry);
+    pub(crate) fn new(arena_at: u64, geometry: &Geometry, most: u64) -> Self {
+        let blocks = Blocks::new(arena_at, geometry, most);
         let nodes = Nodes::new(blocks.end(), geometry);
         Self { blocks, nodes }
     }
 
     /// Bytes of the arena that [`Self::new`] needs.
-    pub(crate) fn arena_bytes(geometry: &Geometry) -> u64 {
-        Self::new(0, geometry).nodes.end()
+    pub(crate) fn arena_bytes(geometry: &Geometry, most: u64) -> u64 {
+        Self::new(0, geometry, most).nodes.end()
     }
 
     /// Pool offset of the root word of a file's tree.

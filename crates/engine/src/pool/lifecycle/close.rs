@@ -29,6 +29,7 @@ impl<M: Memories> Fs<M> {
         if core.read_only {
             return Ok(());
         }
+        let _no_growth = self.growth.lock();
         if core.is_damaged() {
             // Left dirty, so that the next opening scans everything.
             return Err(Error::ReadOnlyAfterDamage);
@@ -58,7 +59,7 @@ impl<M: Memories> Fs<M> {
         if self.core.read_only {
             return Err(Error::ReadOnly);
         }
-        make_whole(&self.core, &self.superblock, all, tell)
+        make_whole(&self.core, &self.superblock(), all, tell)
     }
 
     /// Ends the use of the pool, closed or not, even while files of it are open. Waits for running
@@ -68,6 +69,7 @@ impl<M: Memories> Fs<M> {
     pub fn end(&self) -> u64 {
         let core = &self.core;
         core.refuse_changes();
+        drop(self.growth.lock());
         // Background work, and a rename of a directory with everything below it, takes several
         // operations.
         let lease = Lease::take(core);

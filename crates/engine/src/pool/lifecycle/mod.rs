@@ -2,6 +2,7 @@
 
 mod close;
 mod format;
+mod grow;
 mod inherit;
 mod open;
 mod recover;

@@ -1,13 +1,13 @@
 //! Opening a pool: superblock, state word, live map or recovery, arena.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
 use vellum_layout::{
-    FileKind, Geometry, IdentityWord, Inode, InodeState, MapState, PoolPhase, PoolState, ROOT_SLOT,
-    ReplicaPlan, StateWord, Superblock, checksum_words,
+    BLOCK_BYTES, BLOCKS_MAX, FileKind, Geometry, IdentityWord, Inode, InodeState, MapState,
+    PoolPhase, PoolState, ROOT_SLOT, ReplicaPlan, StateWord, Superblock, checksum_words,
 };
 use vellum_media::{
     ImageKey, ImageMemory, MappedPool, Medium, Memories, Memory, Persistent, PoolMemory,
@@ -66,6 +66,8 @@ pub struct MountOptions {
     pub roots_large: bool,
     /// When reads update access times.
     pub access_times: AccessTimes,
+    /// Whether the pool may [grow](Fs::grow) while it is open: more addresses are kept for it.
+    pub may_grow: bool,
     /// What is durable when an operation returns.
     pub durability: Durability,
     /// The interval between commits that nobody asks for; the opener's threads make them. It is
@@ -86,6 +88,7 @@ impl Default for MountOptions {
             mapping_timer: None,
             roots_large: false,
             access_times: AccessTimes::default(),
+            may_grow: true,
             durability: Durability::default(),
             commit_every: COMMIT_INTERVAL,
         }
@@ -237,11 +240,15 @@ pub fn attach<M: Memories>(
     }
     let geometry = superblock.geometry();
     let namespace = namespace::new::<M>(geometry.namespace);
-    let logs = load_logs(&pool, &superblock, &options)?;
+    let most = match options.read_only || !options.may_grow {
+        true => geometry.blocks(),
+        false => most_blocks(&pool, &geometry),
+    };
+    let logs = load_logs(&pool, (&superblock, most), &options)?;
     let last = LastUse::read(&pool, &geometry, options.read_only)?;
     let pool_epoch = last.epoch.wrapping_add(1) & 0xFF_FFFF;
 
-    let map = plan_arena(&geometry, options.cache_entries);
+    let map = plan_arena(&geometry, most, options.cache_entries);
     let arena = make_arena(map.bytes)?;
     let core: Core<M> = Core {
         pool,
@@ -259,7 +266,12 @@ pub fn attach<M: Memories>(
     core.arena.store(header::EPOCH, GRACE, Ordering::Relaxed);
     note_chunks(&core)?;
     namespace.check_pool(&core, last.was_clean())?;
-    let mapping = mapping::new::<M>(map.mapping, &geometry, core.seed, core.table_plan()?);
+    let mapping = mapping::new::<M>(
+        map.mapping,
+        (&geometry, most),
+        core.seed,
+        core.table_plan()?,
+    );
     let mapping = Timed::by(options.mapping_timer, mapping);
 
     let mut opened = Opened {
@@ -296,7 +308,9 @@ pub fn attach<M: Memories>(
         core,
         namespace,
         mapping,
-        superblock,
+        superblock: RwLock::new(superblock),
+        growth: Mutex::default(),
+        most_blocks: most,
         root,
     };
     fs.load_quotas()?;
@@ -312,10 +326,11 @@ struct Logs {
     granules_rolled_back: Option<u64>,
 }
 
-/// Loads the redo log or the undo log of a pool, if it has one.
+/// Loads the redo log or the undo log of a pool, if it has one. The pool may come to have
+/// `most_blocks` data blocks.
 fn load_logs<P: PoolMemory>(
     pool: &P,
-    superblock: &Superblock,
+    (superblock, most_blocks): (&Superblock, u64),
     options: &MountOptions,
 ) -> Result<Logs> {
     let geometry = superblock.geometry();
@@ -338,7 +353,7 @@ fn load_logs<P: PoolMemory>(
     let (undo_log, granules_rolled_back) = rolled_back.unzip();
     Ok(Logs {
         commits: log
-            .map(|log| Commits::Log(Box::new(log)))
+            .map(|log| Commits::Log(Box::new(log.naming(most_blocks))))
             .or_else(|| undo_log.map(Commits::UndoLog)),
         image,
         granules_rolled_back,
@@ -466,13 +481,21 @@ impl<M: Memories> Survey for Everything<'_, M> {
     }
 }
 
+/// Data blocks that a pool may come to have while it is open.
+fn most_blocks<P: PoolMemory>(pool: &P, geometry: &Geometry) -> u64 {
+    let bytes = pool.own_bytes().saturating_add(pool.spare_bytes());
+    let most = geometry.data_at + BLOCKS_MAX * BLOCK_BYTES;
+    let grown = geometry.grown(bytes.min(most));
+    grown.map_or(geometry.blocks(), |grown| grown.blocks())
+}
+
 /// Returns the layout of the arena of a pool, with space for `cache_entries` entries and inodes.
-fn plan_arena(geometry: &Geometry, cache_entries: u64) -> ArenaMap {
+fn plan_arena(geometry: &Geometry, most_blocks: u64, cache_entries: u64) -> ArenaMap {
     let entries = ArenaMap::entries(geometry, cache_entries);
     let own = OwnBytes {
         locks: crate::fs::locks::arena_bytes(entries),
         namespace: namespace::arena_bytes(geometry, entries),
-        mapping: mapping::arena_bytes(geometry),
+        mapping: mapping::arena_bytes(geometry, most_blocks),
     };
     ArenaMap::plan(geometry, entries, own)
 }
