@@ -20,6 +20,7 @@ use crate::replica::Replica;
 use crate::resize::Resize;
 use crate::set::Set;
 use crate::transfer::End;
+use crate::trim::Trim;
 use crate::units::{Identity, parse_size, parse_uuid};
 
 const EXIT_STATUS: &str = "\
@@ -73,6 +74,8 @@ pub(crate) enum Command {
     Set(Set),
     /// Give a pool more room, also while it is mounted
     Resize(Resize),
+    /// Give the space of free blocks back to the file system or device below
+    Trim(Trim),
     /// Move a pool to another machine with its external data device: export and import its metadata
     Replica {
         /// What to do
@@ -144,6 +147,7 @@ impl Command {
             | Self::Evolve(Evolve { printing, .. })
             | Self::Inspect(Inspect { printing, .. })
             | Self::Resize(Resize { printing, .. })
+            | Self::Trim(Trim { printing, .. })
             | Self::Ls(Ls { printing, .. })
             | Self::Stat(Stat { printing, .. })
             | Self::Cp(Cp { printing, .. })
@@ -287,6 +291,9 @@ pub(crate) struct Making {
     /// Turn quotas on (see `vellum quota`)
     #[arg(long)]
     pub(crate) quota: bool,
+    /// Take space from the file system below only as data blocks are used
+    #[arg(long, conflicts_with = "data")]
+    pub(crate) sparse: bool,
     /// Settings for experts, separated by commas; `-O help` lists the keys
     #[arg(
         short = 'O',

@@ -37,6 +37,7 @@ mod set;
 mod spelling;
 mod sync;
 mod transfer;
+mod trim;
 mod umount;
 mod units;
 mod way;
@@ -122,6 +123,7 @@ fn run(command: Command) -> Outcome<ExitCode> {
         Command::Umount(args) => umount::run(&args),
         Command::Set(args) => set::run(&args),
         Command::Resize(args) => resize::run(&args),
+        Command::Trim(args) => trim::run(&args),
         Command::Sync(args) => sync::run(&args),
         Command::Replica { what } => replica::run(&what),
         Command::Info(args) => info::run(&args),

@@ -144,6 +144,7 @@ impl Plan {
         let tuning = &self.tuning;
         CreateOptions::new(size_bytes)
             .label(making.label.clone())
+            .sparse(making.sparse)
             .uuid(match making.uuid {
                 Identity::Random => None,
                 Identity::Given(uuid) => Some(uuid),

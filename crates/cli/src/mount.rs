@@ -41,6 +41,7 @@ use crate::quota;
 use crate::remount;
 use crate::resize;
 use crate::served;
+use crate::trim;
 use crate::umount;
 
 const READY: &str = "ready";
@@ -497,6 +498,7 @@ fn answers(
             }
             ControlRequest::Quota(request) => Ok(json(&quota::answer(&fs, cred, request))),
             ControlRequest::Grow { bytes } => Ok(json(&resize::answer(&fs, bytes))),
+            ControlRequest::Trim { least_bytes } => Ok(json(&trim::answer(&fs, least_bytes))),
         }
     })
 }

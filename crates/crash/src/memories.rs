@@ -305,6 +305,14 @@ impl Medium for ExploredPool {
         either!(self, it => Medium::sync(it))
     }
 
+    fn give_back(&self, at: u64, len: u64) -> io::Result<()> {
+        either!(self, it => it.give_back(at, len))
+    }
+
+    fn is_on_device(&self) -> bool {
+        true
+    }
+
     fn kind(&self) -> MediaKind {
         MediaKind::Sim
     }

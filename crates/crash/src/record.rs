@@ -388,9 +388,12 @@ pub(crate) fn model_step(model: &mut Model, step: &Step) -> Outcome {
         }
         Step::Blocks(blocks) => opened_and_closed(model, blocks),
         Step::Split(dir) | Step::Merge(dir) => is_there(model, dir),
-        Step::Maintain | Step::Evolve(_) | Step::Checkpoint | Step::Grow(_) | Step::Open => {
-            Outcome::Ok(vellum_model::Payload::Done)
-        }
+        Step::Maintain
+        | Step::Evolve(_)
+        | Step::Checkpoint
+        | Step::Grow(_)
+        | Step::Trim
+        | Step::Open => Outcome::Ok(vellum_model::Payload::Done),
     }
 }
 

@@ -276,6 +276,7 @@ impl<M: Backend> Session<M> {
             }
             Step::Checkpoint => self.open_fs()?.checkpoint().map(drop),
             Step::Grow(bytes) => self.open_fs()?.grow(*bytes).map(drop),
+            Step::Trim => self.open_fs()?.trim(0, &|_, _| {}).map(drop),
             Step::Close => self.take_fs().map_or(Ok(()), |fs| fs.close()),
             Step::ExportReplica => {
                 let close = |fs: Arc<Fs<M>>| fs.close_and_export(false, &|_, _| {}).map(drop);

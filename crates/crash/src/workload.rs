@@ -36,6 +36,8 @@ pub enum Step {
     Checkpoint,
     /// Makes the pool as large as this many bytes.
     Grow(u64),
+    /// Gives the space of free blocks back.
+    Trim,
     /// A clean close; open handles are closed first.
     Close,
     /// Closes the pool, and completes the metadata replica on its external data device.
@@ -88,6 +90,7 @@ impl Step {
             Self::Evolve(_) => "evolve",
             Self::Checkpoint => "checkpoint",
             Self::Grow(_) => "grow",
+            Self::Trim => "trim",
             Self::Close => "closing",
             Self::ExportReplica => "carrying",
             Self::Open => "opening",
@@ -213,7 +216,7 @@ impl Step {
 pub struct StepError(String);
 
 /// Parses `maintain`, `split DIR`, `merge DIR`, `evolve ROUNDS`, `checkpoint`, `grow BYTES`,
-/// `close-pool`, `export-replica`, `open-pool`, `recover`, `blocks FILE FIRST COUNT`,
+/// `trim`, `close-pool`, `export-replica`, `open-pool`, `recover`, `blocks FILE FIRST COUNT`,
 /// `unnamed FILE`, or an operation as the
 /// model writes it. An operation can have `user: ` or `full: ` before it. Several with `; ` between
 /// them can follow `together: `.
@@ -233,6 +236,7 @@ impl FromStr for Step {
             ("export-replica", "") => Self::ExportReplica,
             ("open-pool", "") => Self::Open,
             ("recover", "") => Self::Recover,
+            ("trim", "") => Self::Trim,
             ("blocks", rest) => Self::Blocks(rest.parse()?),
             ("unnamed", path) => Self::Unnamed(path.to_owned()),
             ("split", dir) => Self::Split(dir.to_owned()),
@@ -286,6 +290,7 @@ impl fmt::Display for Step {
             Self::Evolve(rounds) => write!(f, "evolve {rounds}"),
             Self::Checkpoint => f.write_str("checkpoint"),
             Self::Grow(bytes) => write!(f, "grow {bytes}"),
+            Self::Trim => f.write_str("trim"),
             Self::Close => f.write_str("close-pool"),
             Self::ExportReplica => f.write_str("export-replica"),
             Self::Open => f.write_str("open-pool"),

@@ -17,6 +17,7 @@ use crate::seek::Seeking;
 use crate::server::{Answer, Seek, Server};
 use crate::set_ids::Changer;
 use crate::stale::{Stale, Written};
+use crate::trim::FITRIM;
 
 /// How long the kernel may cache names and attributes. Only this mount changes the pool, so nothing
 /// changes behind the kernel's back, and the time can be long.
@@ -197,6 +198,9 @@ impl FileSystem for Adapter {
             Operation::StatFs => self.stat_fs(node, reply),
             Operation::Ioctl { number, .. } if is_of_flags(number) => {
                 self.of_flags(&request, reply);
+            }
+            Operation::Ioctl { number, sent, .. } if number == FITRIM && node == ROOT => {
+                self.trim(&request, sent, reply);
             }
             Operation::Ioctl { number, sent, .. } => {
                 if node != ROOT {

@@ -43,6 +43,11 @@ pub enum ControlRequest {
         /// The new size of the pool.
         bytes: u64,
     },
+    /// Gives the space of free blocks back. For the same users.
+    Trim {
+        /// The shortest run of free bytes.
+        least_bytes: u64,
+    },
 }
 
 /// The connection to the kernel that a request came by.
@@ -97,6 +102,7 @@ impl ControlRequest {
             Self::Evolve { rounds } => (3, rounds.map_or(0, |rounds| rounds.saturating_add(1))),
             Self::Quota(_) => (QUOTA, 0),
             Self::Grow { bytes } => (6, bytes),
+            Self::Trim { least_bytes } => (7, least_bytes),
         };
         RequestHead {
             number,
@@ -126,6 +132,9 @@ impl ControlRequest {
             }
             6 => Some(Self::Grow {
                 bytes: sent_head.argument,
+            }),
+            7 => Some(Self::Trim {
+                least_bytes: sent_head.argument,
             }),
             _ => None,
         }
@@ -319,6 +328,7 @@ mod tests {
             ControlRequest::Evolve { rounds } => format!("{rounds:?}"),
             ControlRequest::Quota(request) => format!("{request:?}"),
             ControlRequest::Grow { bytes } => format!("{bytes}"),
+            ControlRequest::Trim { least_bytes } => format!("{least_bytes}"),
         }
     }
 

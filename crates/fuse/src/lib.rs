@@ -21,6 +21,7 @@ mod session;
 mod set_ids;
 mod stale;
 mod table;
+mod trim;
 
 pub use config::{MountConfig, MountFlags, Uring};
 pub use control::{Answers, Connection, ControlRequest, LimitsChange, QuotaRequest, ask, stop};

@@ -34,13 +34,16 @@ pub mod features {
     /// Compatible features known to this version.
     pub const COMPATIBLE: u64 = 0;
     /// Read-only-compatible features known to this version.
-    pub const READ_ONLY_COMPATIBLE: u64 = REPLICA | DATASETS;
+    pub const READ_ONLY_COMPATIBLE: u64 = REPLICA | DATASETS | SPARSE;
     /// Read-only-compatible: the external data device holds a metadata replica, which every writer
     /// of the pool must mark stale.
     pub const REPLICA: u64 = 1;
     /// Read-only-compatible: further datasets lie behind the pool, as listed in the table of
     /// datasets.
     pub const DATASETS: u64 = 2;
+    /// Read-only-compatible: free data blocks may lack space in the file system below, so every
+    /// writer provides it before it stores to one.
+    pub const SPARSE: u64 = 4;
     /// Incompatible: the metadata are changed in memory and made durable by a redo log.
     pub const LOGGED: u64 = 1;
     /// Incompatible: the home lines of consecutive runs of a file are neighbours.
@@ -594,9 +597,23 @@ impl Superblock {
         field(is_logged == (self.log_bytes != 0), "log")?;
         let has_undo = self.incompatible & features::UNDO != 0;
         field(has_undo == (self.undo_bytes != 0), "undo log")?;
+        field(!(self.is_sparse() && is_external), "sparseness")?;
         let has_replica = self.read_only_compatible & features::REPLICA != 0;
         field(has_replica == (self.changed_at != 0), "changed map")?;
         field(self.geometry().is_sound(), "geometry")
+    }
+
+    /// Whether free data blocks may lack space in the file system below.
+    pub fn is_sparse(&self) -> bool {
+        self.read_only_compatible & features::SPARSE != 0
+    }
+
+    /// The superblock of the same new pool, as a sparse one.
+    #[must_use]
+    pub fn sparse(mut self) -> Self {
+        self.read_only_compatible |= features::SPARSE;
+        self.seal();
+        self
     }
 
     /// The namespace of a sound superblock.

@@ -158,6 +158,16 @@ pub(crate) enum Existing {
     Replaced,
 }
 
+/// How much of a new file gets space at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NewSpace {
+    /// Every block.
+    #[default]
+    Whole,
+    /// None: whoever stores to the file [provides](crate::Medium::provide) the space first.
+    Sparse,
+}
+
 /// The purpose of a lock on a file.
 #[derive(Clone, Copy)]
 enum Lock<'n> {
@@ -227,7 +237,11 @@ impl Backing {
 
     /// Creates and locks a pool of `len` bytes, all of them allocated. A `len` of 0 uses the whole
     /// device.
-    pub(crate) fn create(path: &Path, len: u64, existing: Existing) -> Result<Self, MediaError> {
+    pub(crate) fn create(
+        path: &Path,
+        (len, space): (u64, NewSpace),
+        existing: Existing,
+    ) -> Result<Self, MediaError> {
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let new = flags | OFlags::CREATE | OFlags::EXCL;
         let (fd, is_new) = match rustix::fs::open(path, new, Mode::RUSR | Mode::WUSR) {
@@ -245,7 +259,7 @@ impl Backing {
         };
         let made = Self::locked(fd, path, Lock::Change).and_then(|backing| {
             range_locks::exclude_all(&backing.fd, path)?;
-            backing.sized(len)
+            backing.sized(len, space)
         });
         if made.is_err() && is_new {
             // The file is ours and useless; a failure to remove it changes nothing.
@@ -313,9 +327,9 @@ impl Backing {
         })
     }
 
-    /// Makes the file `len` bytes long, with every block allocated: a store into a hole of a full
-    /// disk would raise SIGBUS.
-    fn sized(mut self, len: u64) -> Result<Self, MediaError> {
+    /// Makes the file `len` bytes long. Unless somebody else provides the space, every block is
+    /// allocated: a store into a hole of a full disk would raise SIGBUS.
+    fn sized(mut self, len: u64, space: NewSpace) -> Result<Self, MediaError> {
         if self.node != Node::File {
             if len > self.len {
                 let available_bytes = self.len;
@@ -331,7 +345,7 @@ impl Backing {
         if len == 0 {
             return Err(MediaError::Empty { path: self.path });
         }
-        let done = self.allocate(len);
+        let done = self.allocate(len, space);
         done.map_err(|errno| no_room(&self.path, len, errno))?;
         self.len = len;
         self.known_zero = true;
@@ -339,9 +353,12 @@ impl Backing {
         Ok(self)
     }
 
-    fn allocate(&self, len: u64) -> Result<(), Errno> {
+    fn allocate(&self, len: u64, space: NewSpace) -> Result<(), Errno> {
         rustix::fs::ftruncate(&self.fd, 0)?;
         rustix::fs::ftruncate(&self.fd, len)?;
+        if space == NewSpace::Sparse {
+            return Ok(());
+        }
         if fs_type(&self.fd) == Some(TMPFS_MAGIC) {
             self.take_large_pages(len);
         }

@@ -1,7 +1,7 @@
 //! A file or block device with the data of a pool whose metadata lie elsewhere.
 
 use crate::MediaError;
-use crate::backing::{Backing, Existing, Node};
+use crate::backing::{Backing, Existing, NewSpace, Node};
 use crate::count;
 use crate::disk::Disk;
 use crate::logged::{read_exact, write_all};
@@ -38,7 +38,7 @@ impl DataFile {
         } else {
             Existing::Refused
         };
-        Self::of(Backing::create(path, len, existing)?)
+        Self::of(Backing::create(path, (len, NewSpace::Whole), existing)?)
     }
 
     fn of(backing: Backing) -> Result<Self, MediaError> {

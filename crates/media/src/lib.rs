@@ -53,6 +53,7 @@ mod window;
 mod written;
 
 pub use arena::MappedArena;
+pub use backing::NewSpace;
 #[doc(hidden)]
 pub use child::fork;
 pub use control::{

@@ -3,12 +3,12 @@
 mod choice;
 mod disk;
 mod growth;
+mod making;
 mod populate;
 
 pub use choice::{MediaChoice, OpenMode};
 
-use crate::arena::memory_file;
-use crate::backing::{Backing, Existing, Held, PoolFile};
+use crate::backing::{Backing, Held, PoolFile};
 use crate::barriers::Barriers;
 use crate::by_mapping::memory_of_mapping;
 use crate::data_file::DataFile;
@@ -282,69 +282,6 @@ impl MappedPool {
         self
     }
 
-    /// Creates a pool file of `len` bytes, every block of it allocated. The bytes are zero.
-    ///
-    /// # Errors
-    /// Fails if the file exists or space is short, or as for [`open`](Self::open). No file is left
-    /// behind.
-    pub fn create(path: &Path, len: u64, media: MediaChoice) -> Result<Self, MediaError> {
-        let backing = Backing::create(path, len, Existing::Refused)?;
-        let made = Self::of(backing, media, false);
-        if made.is_err() {
-            // The file is ours and useless; a failure to remove it changes nothing.
-            let _ = rustix::fs::unlink(path);
-        }
-        made
-    }
-
-    /// Creates a pool over what may be there already: a file loses its bytes and gets `len` zero
-    /// bytes; a device is used as it is ([`known_zero`](Self::known_zero) reports which). A `len`
-    /// of 0 uses the whole device.
-    ///
-    /// # Errors
-    /// As for [`create`](Self::create), except that the file may exist.
-    pub fn overwrite(path: &Path, len: u64, media: MediaChoice) -> Result<Self, MediaError> {
-        Self::of(
-            Backing::create(path, len, Existing::Replaced)?,
-            media,
-            false,
-        )
-    }
-
-    /// A pool of `len` zero bytes that no other process can open; it vanishes when it is dropped.
-    ///
-    /// # Errors
-    /// Fails if the system has no memory, descriptor or address range left.
-    pub fn anonymous(len: u64) -> Result<Self, MediaError> {
-        let fd = memory_file("vellum-pool", len)?;
-        let page = rustix::param::page_size();
-        match growth::with_spare(fd.as_fd(), len, MapFlags::SHARED, page) {
-            Ok(mapping) => {
-                let pool = Self {
-                    mapping,
-                    owner: Owner::current(),
-                    kind: MediaKind::Memory,
-                    read_only: false,
-                    known_zero: true,
-                    fd: Held::new(PoolFile::new(fd)),
-                    start: 0,
-                    path: None,
-                    data: Vec::new(),
-                    direct: Vec::new(),
-                    barriers: Barriers::default(),
-                    logged: OnceLock::new(),
-                };
-                pool.mapping.prefer_large_pages();
-                Ok(pool)
-            }
-            Err(MappingError::Full(full)) => Err(full),
-            Err(MappingError::System(source)) => Err(MediaError::OutOfMemory {
-                len_bytes: len,
-                source,
-            }),
-        }
-    }
-
     /// The same pool with other instructions, for tests and experiments.
     #[must_use]
     pub fn with_isa(mut self, isa: Isa) -> Self {
@@ -567,8 +504,20 @@ impl Medium for MappedPool {
         self.spare()
     }
 
-    fn extend(&self, from: u64, end: u64) -> Result<(), MediaError> {
-        self.take_more(from, end)
+    fn extend(&self, from: u64, end: u64, is_sparse: bool) -> Result<(), MediaError> {
+        self.take_more(from, end, is_sparse)
+    }
+
+    fn provide(&self, at: u64, len: u64) -> Result<(), MediaError> {
+        self.provide_space(at, len)
+    }
+
+    fn give_back(&self, at: u64, len: u64) -> io::Result<()> {
+        self.give_space_back(at, len)
+    }
+
+    fn is_on_device(&self) -> bool {
+        self.has_device()
     }
 
     fn renew(&self, at: u64) -> io::Result<()> {

@@ -32,7 +32,7 @@ impl<'f> Room<'f> {
     /// Returns whether the bytes are known to be zero.
     pub(crate) fn take(&self, start: u64, len: u64) -> Result<bool, MediaError> {
         let there = self.len().saturating_sub(start).min(len);
-        let is_zero = there == 0 || self.punch(start, there).is_ok();
+        let is_zero = there == 0 || punch(self.fd, start, there).is_ok();
         let taken = allocate(self.fd, start, len)
             .and_then(|()| rustix::fs::fsync(self.fd))
             .map_err(|errno| no_room(self.path, len, errno));
@@ -44,13 +44,24 @@ impl<'f> Room<'f> {
         taken.map(|()| is_zero)
     }
 
-    /// Makes the file reach up to `end` at least, without allocating blocks.
+    /// Makes the file reach up to `end` at least, durably, without allocating blocks.
     pub(crate) fn reach(&self, end: u64) -> Result<(), MediaError> {
         let longer = match end > self.len() {
             true => rustix::fs::ftruncate(self.fd, end),
             false => Ok(()),
         };
-        longer.map_err(|errno| no_room(self.path, end, errno))
+        let done = longer.and_then(|()| rustix::fs::fsync(self.fd));
+        done.map_err(|errno| no_room(self.path, end, errno))
+    }
+
+    /// Allocates blocks for `len` bytes from `start` on, which stay as they are.
+    pub(crate) fn provide(&self, start: u64, len: u64) -> Result<(), MediaError> {
+        loop {
+            match rustix::fs::fallocate(self.fd, FallocateFlags::KEEP_SIZE, start, len) {
+                Err(Errno::INTR) => {}
+                done => return done.map_err(|errno| no_room(self.path, len, errno)),
+            }
+        }
     }
 
     /// Returns `len` bytes from `start` on to the file system under the file, as far as it can;
@@ -62,13 +73,18 @@ impl<'f> Room<'f> {
             Ok(())
         };
         if start < end {
-            let _refusal_is_fine = self.punch(start, len);
+            let _refusal_is_fine = punch(self.fd, start, len);
         }
     }
+}
 
-    /// Makes a hole inside the file.
-    fn punch(&self, start: u64, len: u64) -> Result<(), Errno> {
-        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        rustix::fs::fallocate(self.fd, flags, start, len)
+/// Makes a hole inside a file, or discards bytes of a device.
+pub(crate) fn punch(fd: BorrowedFd<'_>, start: u64, len: u64) -> Result<(), Errno> {
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    loop {
+        match rustix::fs::fallocate(fd, flags, start, len) {
+            Err(Errno::INTR) => {}
+            done => return done,
+        }
     }
 }

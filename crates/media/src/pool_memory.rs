@@ -46,14 +46,15 @@ pub trait Medium: Persistent {
         0
     }
 
-    /// Makes the pool's own bytes reach up to `end` at least, durably, with the space for those
-    /// from `from` on allocated: a file grows if necessary. The bytes from `from` on are lost. The
-    /// caller excludes other growth.
+    /// Makes the pool's own bytes reach up to `end` at least, durably: a file grows if necessary.
+    /// Unless the pool `is_sparse`, the space for those from `from` on is allocated. The bytes from
+    /// `from` on are lost. The caller excludes other growth.
     ///
     /// # Errors
     /// Fails if there is no space on the device or in the file system of the file, or on another
     /// error of the operating system. Nothing has changed then, but that the file may be longer.
-    fn extend(&self, from: u64, end: u64) -> Result<(), MediaError> {
+    fn extend(&self, from: u64, end: u64, is_sparse: bool) -> Result<(), MediaError> {
+        let _ = is_sparse;
         match end.checked_sub(self.own_bytes()) {
             None | Some(0) => Ok(()),
             Some(_) => Err(MediaError::NoRoomBehind {
@@ -62,6 +63,32 @@ pub trait Medium: Persistent {
                 available_bytes: self.own_bytes().saturating_sub(from),
             }),
         }
+    }
+
+    /// Allocates space in the file system below for `[at, at + len)`, whose bytes stay as they are.
+    /// From then on stores there cannot fail for lack of it. Devices have all their space.
+    ///
+    /// # Errors
+    /// Fails if there is none left, or if the file system cannot allocate ahead.
+    fn provide(&self, at: u64, len: u64) -> Result<(), MediaError> {
+        let _ = (at, len);
+        Ok(())
+    }
+
+    /// Gives the space under `[at, at + len)` back to the file system or device below. The bytes
+    /// are lost.
+    ///
+    /// # Errors
+    /// Fails if that cannot take it. Then the bytes may be lost or not.
+    fn give_back(&self, at: u64, len: u64) -> io::Result<()> {
+        let _ = (at, len);
+        Ok(())
+    }
+
+    /// Whether the data lie on a device, where [space that was given back](Self::give_back) needs
+    /// no providing.
+    fn is_on_device(&self) -> bool {
+        false
     }
 
     /// Durably replaces the unreadable block of 4 KiB at `at` by zeros, so that it can be used

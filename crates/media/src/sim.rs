@@ -533,6 +533,16 @@ impl Persistent for SimPool {
 }
 
 impl Medium for SimPool {
+    /// The bytes become others, as on a device whose free blocks are discarded.
+    fn give_back(&self, at: u64, len: u64) -> io::Result<()> {
+        Memory::write(self, at, &vec![0xDD; len as usize]);
+        Ok(())
+    }
+
+    fn is_on_device(&self) -> bool {
+        true
+    }
+
     fn renew(&self, at: u64) -> io::Result<()> {
         self.zero_through(Site::UNNAMED, at, 4096);
         self.fence(Site::UNNAMED);

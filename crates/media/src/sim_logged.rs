@@ -384,6 +384,14 @@ impl Persistent for SimLogged {
 }
 
 impl Medium for SimLogged {
+    fn give_back(&self, at: u64, len: u64) -> io::Result<()> {
+        self.write_unnoted(at, &vec![0xDD; len as usize])
+    }
+
+    fn is_on_device(&self) -> bool {
+        true
+    }
+
     fn sync(&self) -> io::Result<()> {
         Disk::sync(self, Site::UNNAMED)
     }

@@ -1,8 +1,11 @@
-//! `vellum resize`.
+//! `vellum resize` and `vellum trim`, and sparse pools.
 
 use std::fs::File;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::process::Command;
 
-use crate::support::{Bench, Mounted, has_fuse};
+use crate::support::{Bench, Mounted, has_fuse, skipped};
 
 const MIB: u64 = 1 << 20;
 
@@ -125,4 +128,146 @@ fn what_cannot_grow_says_why() {
     let make = "mkfs c.img --quiet --size 16M --mapping cuckoo";
     bench.run(&make.split(' ').collect::<Vec<_>>()).ok();
     bench.run(&["resize", "c.img", "1G"]).failed(1, &["cuckoo"]);
+}
+
+/// A small file system in memory.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    /// `None`, if this user cannot mount one.
+    fn new(bench: &Bench, test: &str) -> Option<Self> {
+        let dir = bench.join("disk");
+        std::fs::create_dir(&dir).expect("created");
+        let mounts = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=64m", "small"])
+            .arg(&dir)
+            .output();
+        if mounts.is_ok_and(|did| did.status.success()) {
+            return Some(Self(dir));
+        }
+        skipped(test, "no file system can be mounted");
+        None
+    }
+
+    fn used(&self) -> u64 {
+        let stat = rustix::fs::statvfs(&self.0).expect("a file system");
+        (stat.f_blocks - stat.f_bfree) * stat.f_frsize
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+/// The disk below is full long before the pool: the pool reports that, loses nothing, and goes on
+/// when it has given space back.
+#[test]
+fn a_sparse_pool_on_a_full_disk_loses_nothing() {
+    let test = "a_sparse_pool_on_a_full_disk_loses_nothing";
+    for making in [
+        &["--medium", "memory"][..],
+        &["--medium", "disk"],
+        &[
+            "--medium",
+            "disk",
+            "--durability",
+            "none",
+            "--mapping",
+            "radix",
+        ],
+    ] {
+        let bench = Bench::empty();
+        let Some(disk) = SmallDisk::new(&bench, test) else {
+            return;
+        };
+        let make = [
+            "mkfs",
+            "disk/p.img",
+            "--quiet",
+            "--sparse",
+            "--size",
+            "512M",
+        ];
+        bench.run(&[&make[..], making].concat()).ok();
+        let bytes: Vec<u8> = (0..2 * MIB).map(|at| (at / 4096 + 1) as u8).collect();
+        std::fs::write(bench.join("file"), &bytes).expect("written");
+        let put = |number: &u64| bench.run(&["put", "file", &format!("disk/p.img:/{number}")]);
+        let files = (0..)
+            .find(|number| put(number).code != 0)
+            .expect("the disk gets full");
+        put(&files).failed(1, &["o space"]);
+        assert!((4..32).contains(&files), "{files}");
+        bench.run(&["check", "disk/p.img"]).ok();
+        for number in 0..files {
+            let did = bench.run(&["get", &format!("disk/p.img:/{number}"), "got"]);
+            did.ok();
+            assert!(
+                std::fs::read(bench.join("got")).expect("read") == bytes,
+                "{number}"
+            );
+            std::fs::remove_file(bench.join("got")).expect("removed");
+        }
+        let full = disk.used();
+        for number in 0..files / 2 {
+            bench.run(&["rm", &format!("disk/p.img:/{number}")]).ok();
+        }
+        bench.run(&["trim", "disk/p.img"]).ok();
+        assert!(
+            disk.used() <= full - files / 2 * 2 * MIB + MIB,
+            "{full}, then {}",
+            disk.used()
+        );
+        put(&0).ok();
+        bench.run(&["check", "--strict", "disk/p.img"]).ok();
+    }
+}
+
+#[test]
+fn a_mounted_pool_is_trimmed_by_both_commands() {
+    if !has_fuse("a_mounted_pool_is_trimmed_by_both_commands") {
+        return;
+    }
+    let bench = Bench::empty();
+    let make = "mkfs p.img --quiet --sparse --size 256M";
+    bench.run(&make.split(' ').collect::<Vec<_>>()).ok();
+    let pool = bench.join("p.img");
+    let taken = || std::fs::metadata(&pool).expect("the pool").blocks() * 512;
+    let mounted = Mounted::of(bench, &[]);
+    let empty = taken();
+    let fstrim = Command::new("fstrim")
+        .arg("-v")
+        .arg(mounted.path(""))
+        .output();
+    let fstrim = fstrim.expect("fstrim");
+    let is_root = rustix::process::geteuid().is_root();
+    assert_eq!(fstrim.status.success(), is_root, "{fstrim:?}");
+    for round in 0..2 {
+        let file = mounted.path("file");
+        std::fs::write(&file, vec![7; 16 << 20]).expect("written");
+        File::open(mounted.path(""))
+            .and_then(|root| root.sync_all())
+            .expect("synced");
+        assert!(taken() >= empty + 16 * MIB);
+        std::fs::remove_file(&file).expect("removed");
+        let dir = mounted.path("").display().to_string();
+        let by = [&dir[..], "p.img"][round];
+        let told = mounted.bench.run(&["trim", "--json", by]).ok().out;
+        let told: serde_json::Value = serde_json::from_str(&told).expect("JSON");
+        assert!(told["trimmed_bytes"].as_u64() >= Some(16 * MIB), "{told}");
+        assert!(taken() < empty + 4 * MIB, "{empty}, then {}", taken());
+    }
+    mounted.umount();
+    mounted.bench.sound();
+}
+
+#[test]
+fn only_sparse_pools_and_devices_are_trimmed() {
+    let bench = Bench::with_pool("16M");
+    bench.run(&["trim", "p.img"]).failed(1, &["sparse"]);
+    let make = "mkfs s.img --quiet --sparse --data data.img --data-size 16M";
+    bench
+        .run(&make.split(' ').collect::<Vec<_>>())
+        .failed(2, &["--sparse", "--data"]);
 }

@@ -166,6 +166,7 @@ impl What<'_> {
                         | Step::Evolve(_)
                         | Step::Checkpoint
                         | Step::Grow(_)
+                        | Step::Trim
                 )
         )
     }

@@ -43,13 +43,15 @@ pub(super) fn of_any(pool_kind: PoolKind) -> Vec<Workload> {
     of_medium(files::of_disks(), pool_kind)
 }
 
-/// Pools that grow, with each mapping that can.
+/// Pools that grow, and are trimmed, with mappings of each kind that can. On disks the trees are all
+/// the same.
 pub(super) fn growing(pool_kind: PoolKind) -> Vec<Workload> {
-    let mappings = MappingKind::ALL
-        .into_iter()
-        .filter(|kind| kind.takes_segments());
-    mappings
-        .flat_map(|mapping| files::growing(mapping, pool_kind))
+    let mappings: &[MappingKind] = match pool_kind {
+        PoolKind::Memory => &[MappingKind::HashFs, MappingKind::Radix, MappingKind::Extent],
+        _ => &[MappingKind::HashFs, MappingKind::Extent],
+    };
+    let each = mappings.iter();
+    each.flat_map(|&mapping| files::growing(mapping, pool_kind))
         .collect()
 }
 

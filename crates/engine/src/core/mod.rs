@@ -13,6 +13,7 @@ pub(crate) mod named;
 pub(crate) mod quotas;
 pub(crate) mod setters;
 pub(crate) mod slots;
+pub(crate) mod sparse;
 mod state;
 pub(crate) mod times;
 pub(crate) mod xattrs;

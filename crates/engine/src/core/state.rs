@@ -9,6 +9,7 @@ use vellum_media::{Disk, ImageMemory, Memories, Memory};
 
 use crate::core::access_times::AccessTimes;
 use crate::core::lease::Leases;
+use crate::core::sparse::Sparse;
 use crate::error::{Error, Location, Result, Retry};
 use crate::logs::Commits;
 use crate::logs::redo::Log;
@@ -46,6 +47,8 @@ pub(crate) struct ArenaMap {
     pub(crate) namespace: u64,
     /// Bytes of the namespace's structures.
     pub(crate) namespace_bytes: u64,
+    /// Which groups of blocks of a sparse pool have their space; see [`super::sparse`].
+    pub(crate) provided: u64,
     /// The mapping's own structures.
     pub(crate) mapping: u64,
     /// Bytes of the arena.
@@ -57,6 +60,7 @@ pub(crate) struct ArenaMap {
 pub(crate) struct OwnBytes {
     pub(crate) locks: u64,
     pub(crate) namespace: u64,
+    pub(crate) provided: u64,
     pub(crate) mapping: u64,
 }
 
@@ -209,7 +213,8 @@ impl ArenaMap {
         let locks = page(cachelets + cachelet_count * 128);
         let quotas = page(locks + own.locks);
         let own_at = page(quotas + crate::core::quotas::arena_bytes(geometry));
-        let mapping = page(own_at + own.namespace);
+        let provided = page(own_at + own.namespace);
+        let mapping = page(provided + own.provided);
         Self {
             slots,
             used,
@@ -226,6 +231,7 @@ impl ArenaMap {
             quotas,
             namespace: own_at,
             namespace_bytes: own.namespace,
+            provided,
             mapping,
             bytes: page(mapping + own.mapping),
         }
@@ -302,6 +308,8 @@ pub(crate) struct Core<M: Memories> {
     pub(crate) commits: Option<Commits>,
     /// Bytes of files that views show in place.
     pub(crate) leases: Leases,
+    /// Present if the pool is sparse and open for writing.
+    pub(crate) sparse: Option<Sparse>,
 }
 
 impl<M: Memories> Core<M> {

@@ -22,6 +22,7 @@ mod node;
 mod open;
 mod path;
 mod quotas;
+mod trim;
 mod xattr;
 
 use std::sync::atomic::Ordering;

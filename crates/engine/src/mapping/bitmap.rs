@@ -96,6 +96,39 @@ impl FreeBitmap {
         }
     }
 
+    /// The number of free blocks of a range that begins with a word.
+    pub(super) fn count<A: Memory>(&self, arena: &A, blocks: Range<u64>) -> u64 {
+        let words = blocks.step_by(64).map(|first| self.word(arena, first));
+        words.map(|word| u64::from(word.count_ones())).sum()
+    }
+
+    /// Allocates the free runs of a range, `most` blocks at most. Gives back at once those shorter
+    /// than `least`.
+    pub(super) fn take_runs<A: Memory>(
+        &self,
+        arena: &A,
+        (blocks, most): (Range<u64>, u64),
+        least: u64,
+    ) -> Vec<Range<u64>> {
+        let (mut runs, mut left) = (Vec::<Range<u64>>::new(), most);
+        let mut at = blocks.start;
+        while at < blocks.end && left > 0 {
+            let taken = self.take_run(arena, at, left);
+            left -= taken;
+            match runs.last_mut().filter(|last| taken > 0 && last.end == at) {
+                Some(last) => last.end += taken,
+                None if taken > 0 => runs.push(at..at + taken),
+                None => {}
+            }
+            at += taken.max(1);
+        }
+        let is_long = |run: &Range<u64>| run.end - run.start >= least;
+        let (long, short) = runs.into_iter().partition(is_long);
+        let give_back = |run: Range<u64>| self.set_all(arena, run);
+        Vec::into_iter(short).for_each(give_back);
+        long
+    }
+
     /// Marks a block as allocated.
     pub(super) fn clear<A: Memory>(&self, arena: &A, block: u64) {
         self.clear_from(arena, 0, block);

@@ -15,6 +15,7 @@
 //! mappings themselves record which blocks are allocated, and recovery reads all of them to judge
 //! them. A flushed bit would add nothing. A clean close saves the bitmap.
 
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use vellum_layout::{BLOCK_BYTES, Geometry, SavedStatePlan, mix};
@@ -160,10 +161,15 @@ impl Blocks {
             Some(found) => found,
             None => self.take_somewhere(op, cursor, most)?,
         };
+        if let Err(error) = op.core.provide(first, taken) {
+            let arena = &op.core.arena;
+            (first..first + taken).for_each(|block| _ = self.bitmap.set(arena, block));
+            return Err(error);
+        }
         let end = self.end_of_use(op.core, logical, (first, taken));
         self.set_cursor(op, cursor, end);
         claimed(op, from, taken);
-        if op.core.commits.is_some() {
+        if op.core.commits.is_some() && op.core.sparse.is_none() {
             self.write_around(op, first);
         }
         Ok((BlockNo(first as u32), taken))
@@ -480,6 +486,26 @@ impl<M: Memories> Allocator<M> for Blocks {
 
     fn usage(&self, core: &Core<M>) -> BlockUsage {
         self.space.usage(core)
+    }
+
+    fn trim(&self, op: &Op<'_, M>, blocks: Range<u64>, least: u64) -> u64 {
+        let arena = &op.core.arena;
+        let free = self.bitmap.count(arena, blocks.clone());
+        let Ok(kept) = self.space.reserve(op, free, || {}) else {
+            return 0;
+        };
+        let runs = self.bitmap.take_runs(arena, (blocks, free), least);
+        let given = |run: &&Range<u64>| op.core.give_back(run);
+        let trimmed = runs
+            .iter()
+            .filter(given)
+            .map(|run| run.end - run.start)
+            .sum();
+        for run in runs {
+            run.for_each(|block| _ = self.bitmap.set(arena, block));
+        }
+        self.space.unreserve(op, kept);
+        trimmed
     }
 
     fn grow(&self, core: &Core<M>, to: &Geometry) {

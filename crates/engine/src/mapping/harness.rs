@@ -148,6 +148,7 @@ impl<T: Mapping<Simulated> + ?Sized> Bench<T> {
             OwnBytes {
                 locks: 0,
                 namespace: 0,
+                provided: 0,
                 mapping: crate::mapping::arena_bytes(&geometry, geometry.blocks()),
             },
         );
@@ -163,6 +164,7 @@ impl<T: Mapping<Simulated> + ?Sized> Bench<T> {
             access_times: AccessTimes::default(),
             commits: None,
             leases: Leases::default(),
+            sparse: None,
         };
         core.raise_cachelet_limit(core.map.cachelet_count);
         note_chunks(&core).unwrap();

@@ -31,6 +31,8 @@ mod space;
 mod tests;
 pub(crate) mod timed;
 
+use std::ops::Range;
+
 use vellum_layout::{Geometry, MapState, MappingKind, TablePlan};
 use vellum_media::{Memories, Site};
 
@@ -155,6 +157,9 @@ pub(crate) trait Allocator<M: Memories> {
 
     /// See [`Mapping::usage`].
     fn usage(&self, core: &Core<M>) -> BlockUsage;
+
+    /// See [`Mapping::trim`].
+    fn trim(&self, op: &Op<'_, M>, blocks: Range<u64>, least: u64) -> u64;
 
     /// See [`Mapping::grow`].
     fn grow(&self, core: &Core<M>, to: &Geometry);
@@ -295,6 +300,13 @@ pub(crate) trait Mapping<M: Memories>: Send + Sync {
     /// Counts all blocks, and those that are free or reclaimable.
     fn usage(&self, core: &Core<M>) -> BlockUsage {
         self.allocator().usage(core)
+    }
+
+    /// Gives the space of the free ones among `blocks`, which begin with a word of the bitmap of
+    /// free blocks, back to the file system or device below: runs of at least this many.
+    /// Returns the number of blocks.
+    fn trim(&self, op: &Op<'_, M>, blocks: Range<u64>, least: u64) -> u64 {
+        self.allocator().trim(op, blocks, least)
     }
 
     /// Adds the blocks of a pool that has grown to this geometry, within the most that it may come

@@ -16,7 +16,8 @@ use std::time::Duration;
 
 use vellum_layout::{Geometry, MEDIUM_DATA_AT, NamespaceKind, Superblock};
 use vellum_media::{
-    DataFile, DataPart, MappedArena, MappedPool, MediaChoice, MediaError, MediaKind, OpenMode, Real,
+    DataFile, DataPart, MappedArena, MappedPool, MediaChoice, MediaError, MediaKind, NewSpace,
+    OpenMode, Real,
 };
 
 use crate::core::Clock;
@@ -77,8 +78,8 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Creates a pool in a file and opens it. The file is sparse, of 1 GiB, and the pool is
-    /// consistent after a power cut. [`CreateOptions`] creates others.
+    /// Creates a pool in a file of 1 GiB and opens it. The pool is consistent after a power cut.
+    /// [`CreateOptions`] creates others.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -103,11 +104,15 @@ impl Pool {
         }
         let options = &options.settled(path);
         let make = if options.overwrite {
-            MappedPool::overwrite
+            MappedPool::overwrite_with
         } else {
-            MappedPool::create
+            MappedPool::create_with
         };
-        let make = |bytes| Ok(make(path, bytes, options.media)?);
+        let space = match options.sparse {
+            true => NewSpace::Sparse,
+            false => NewSpace::Whole,
+        };
+        let make = |bytes| Ok(make(path, (bytes, space), options.media)?);
         let (memory, _) = Self::make(path, options, make)?;
         Self::start_new(memory)
     }
@@ -122,6 +127,9 @@ impl Pool {
     ) -> Result<(MappedPool, Superblock)> {
         let format_options = Self::format_options(options)?;
         if let Some(data) = &options.data {
+            if options.sparse {
+                return Err(Error::Invalid("a sparse pool holds its own data"));
+            }
             if options.media == MediaChoice::File {
                 let path = path.to_owned();
                 return Err(MediumError::Unordered { path }.into());
@@ -227,6 +235,7 @@ impl Pool {
             owner: options.owner,
             is_logged: options.media == MediaChoice::Logged,
             external: None,
+            is_sparse: options.sparse,
             known_zero: false,
         })
     }

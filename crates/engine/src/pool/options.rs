@@ -67,6 +67,9 @@ pub struct CreateOptions {
     pub has_replica: bool,
     /// Overwrites an existing file or device, whatever it holds.
     pub overwrite: bool,
+    /// Gives a new file space for data blocks only as they are used. A full file system below is
+    /// then `ENOSPC`. By default all the space is taken at once.
+    pub sparse: bool,
     /// Owner of the root directory.
     pub owner: (u32, u32),
     /// Identity of the pool, drawn by default. Two pools must not have the same.
@@ -174,7 +177,7 @@ impl CreateOptions {
         }
     }
 
-    /// The default size of a pool, 1 GiB. A file is sparse, and occupies what is used of it.
+    /// The default size of a pool, 1 GiB.
     pub const SIZE_BYTES: u64 = 1 << 30;
 
     /// The defaults for a pool of `size_bytes`, owned by the caller.
@@ -201,6 +204,7 @@ impl CreateOptions {
             data: None,
             has_replica: true,
             overwrite: false,
+            sparse: false,
             owner: (uid, gid),
             uuid: None,
             hash_seed: None,
@@ -361,6 +365,15 @@ setters!(CreateOptions:
     /// # Ok::<(), vellum::Error>(())
     /// ```
     overwrite: bool,
+    /// ```
+    /// # use std::os::unix::fs::MetadataExt;
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("pool");
+    /// let pool = vellum::CreateOptions::new(1 << 30).sparse(true).create(&path)?;
+    /// assert!(std::fs::metadata(&path)?.blocks() * 512 < 128 << 20);
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
+    sparse: bool,
     /// ```
     /// let pool = vellum::CreateOptions::new(16 << 20).owner((1000, 100)).create_in_memory()?;
     /// let root = pool.volume().metadata("/")?;

@@ -19,5 +19,6 @@ mod opening;
 mod replica;
 mod segments;
 mod sharing;
+mod sparse;
 mod split;
 mod views;

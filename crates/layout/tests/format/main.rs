@@ -302,8 +302,8 @@ fn constants() {
             features::READ_ONLY_COMPATIBLE,
             features::INCOMPATIBLE
         ),
-        (0, 3, 63),
-        "the document says that eight features are defined"
+        (0, 7, 63),
+        "the document says that nine features are defined"
     );
 }
 

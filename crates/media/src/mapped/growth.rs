@@ -1,11 +1,12 @@
-//! Pools whose file grows while it is mapped.
+//! Pools whose file grows, or gets and loses space, while it is mapped.
 
 use super::{MappedPool, not_mapped, sharing};
 use crate::backing::{Backing, Node};
 use crate::mapping::{Mapping, MappingError, Part};
-use crate::part::Room;
+use crate::part::{Room, punch};
 use crate::{MediaError, MediaKind};
 use rustix::mm::MapFlags;
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
@@ -58,7 +59,7 @@ impl MappedPool {
     }
 
     /// See [`crate::Medium::extend`].
-    pub(super) fn take_more(&self, from: u64, end: u64) -> Result<(), MediaError> {
+    pub(super) fn take_more(&self, from: u64, end: u64, is_sparse: bool) -> Result<(), MediaError> {
         let path = self.path.as_deref().unwrap_or(Path::new(""));
         let len = self.mapping.len();
         let more = end.saturating_sub(len);
@@ -71,7 +72,7 @@ impl MappedPool {
         }
         match Room::of(&self.fd, path)? {
             // Memory is taken as it is used.
-            Some(room) if self.path.is_none() => room.reach(self.start + end)?,
+            Some(room) if is_sparse || self.path.is_none() => room.reach(self.start + end)?,
             Some(room) => _ = room.take(self.start + from, end - from)?,
             None => {}
         }
@@ -95,5 +96,37 @@ impl MappedPool {
         }
         self.read_singly();
         Ok(())
+    }
+
+    /// See [`crate::Medium::provide`].
+    pub(super) fn provide_space(&self, at: u64, len: u64) -> Result<(), MediaError> {
+        let path = self.path.as_deref().unwrap_or(Path::new(""));
+        self.in_files(at, len).try_for_each(|piece| {
+            let (file, from) = self.file_at(piece.start);
+            match Room::of(&file, path)? {
+                Some(room) => room.provide(from, piece.end - piece.start),
+                None => Ok(()),
+            }
+        })
+    }
+
+    /// See [`crate::Medium::give_back`].
+    pub(super) fn give_space_back(&self, at: u64, len: u64) -> io::Result<()> {
+        if self.read_only {
+            return Err(io::ErrorKind::ReadOnlyFilesystem.into());
+        }
+        self.in_files(at, len).try_for_each(|piece| {
+            let (file, from) = self.file_at(piece.start);
+            Ok(punch(file, from, piece.end - piece.start)?)
+        })
+    }
+
+    /// See [`crate::Medium::is_on_device`].
+    pub(super) fn has_device(&self) -> bool {
+        let file = match self.data.first() {
+            Some(data) => data.file.backing.fd.as_fd(),
+            None => self.fd.as_fd(),
+        };
+        matches!(Room::of(&file, Path::new("")), Ok(None))
     }
 }

@@ -40,6 +40,8 @@ pub(crate) mod harness;
 #[cfg(test)]
 mod tests;
 
+use std::ops::Range;
+
 use vellum_layout::{
     BLOCK_BYTES, Geometry, LINE_ENTRIES, MapState, MapWord, SavedStatePlan, TablePlan,
 };
@@ -211,6 +213,37 @@ impl<M: Memories> super::Allocator<M> for HashFs {
 
     fn usage(&self, core: &Core<M>) -> BlockUsage {
         self.space.usage(core)
+    }
+
+    /// The blocks are in LIMBO meanwhile, which no operation allocates and recovery frees.
+    fn trim(&self, op: &Op<'_, M>, blocks: Range<u64>, least: u64) -> u64 {
+        let core = op.core;
+        let free = self.bitmap.count(&core.arena, blocks.clone());
+        let Ok(kept) = self.space.reserve(op, free, || {}) else {
+            return 0;
+        };
+        let limbo = MapWord::new(MapState::Limbo, 0, 0).0;
+        let take = |block: &u64| {
+            let at = self.entry_at(*block as u32);
+            let swapped = core.pool.compare_exchange(at, MapWord::FREE.0, limbo);
+            swapped.is_ok()
+        };
+        let taken: Vec<u64> = blocks.filter(take).take(free as usize).collect();
+        let mut trimmed = 0;
+        for run in taken.chunk_by(|before, block| before + 1 == *block) {
+            let whole = run[0]..run[0] + run.len() as u64;
+            if run.len() as u64 >= least && core.give_back(&whole) {
+                trimmed += run.len() as u64;
+            }
+        }
+        for block in taken {
+            core.set_word(self.entry_at(block as u32), MapWord::FREE.0);
+            self.note_freed(core, block as u32);
+            // Others may have cleared it meanwhile.
+            self.bitmap.set(&core.arena, block);
+        }
+        self.space.unreserve(op, kept);
+        trimmed
     }
 
     fn grow(&self, core: &Core<M>, to: &Geometry) {

@@ -64,6 +64,10 @@ impl HashFs {
                         if let Some(site) = step.site() {
                             self.flush_late(site, op.core, &mut unflushed, Some(block));
                         }
+                        result = op.core.provide(block.into(), 1);
+                        if result.is_err() {
+                            break;
+                        }
                     }
                     Err(error) => {
                         result = Err(error);

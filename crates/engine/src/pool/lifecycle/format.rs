@@ -50,6 +50,8 @@ pub struct FormatOptions {
     /// The last bytes of `pool` are those of an external data device. Without a log the metadata
     /// have to lie in persistent memory.
     pub external: Option<ExternalData>,
+    /// The pool's file has no space yet, and gets it for data blocks as they are used.
+    pub is_sparse: bool,
     /// The pool's bytes are known to be zero (a new file).
     pub known_zero: bool,
 }
@@ -99,6 +101,10 @@ pub fn format<P: PoolMemory>(pool: &P, options: &FormatOptions) -> Result<Superb
         return Err(Error::Invalid(
             "the external data device has no space for the metadata replica",
         ));
+    }
+    if options.is_sparse {
+        pool.provide(0, geometry.data_at)?;
+        pool.provide(geometry.last_copy_at, BLOCK_BYTES)?;
     }
     // Otherwise an interrupted mkfs could leave the earlier pool half overwritten and still valid.
     pool.zero_through(sites::FORMAT_WIPE_FIRST, 0, 2 * BLOCK_BYTES);
@@ -150,6 +156,10 @@ pub fn format<P: PoolMemory>(pool: &P, options: &FormatOptions) -> Result<Superb
         &options.label,
         options.namespace,
     );
+    let superblock = match options.is_sparse {
+        true => superblock.sparse(),
+        false => superblock,
+    };
     for at in [geometry.last_copy_at, BLOCK_BYTES, 0] {
         pool.write_through(sites::FORMAT_SUPERBLOCK, at, superblock.as_bytes());
     }

@@ -25,8 +25,8 @@ const OWN_SEGMENT: u32 = 1;
 
 impl<M: Memories> Fs<M> {
     /// Makes the pool as large as this many bytes, rounded down to whole blocks, while it is in
-    /// use. A file grows with it, and its new blocks are allocated at once. Everything before is
-    /// durable when this returns. Returns the new size, in bytes.
+    /// use. A file grows with it, and takes space for its new blocks at once, unless the pool is
+    /// sparse. Everything before is durable when this returns. Returns the new size, in bytes.
     ///
     /// ```
     /// # let pool = vellum::Pool::memory(16 << 20)?;
@@ -51,7 +51,12 @@ impl<M: Memories> Fs<M> {
         let larger = self.larger(&superblock, pool_bytes)?;
         let geometry = larger.geometry();
         self.allocate_words(&geometry)?;
-        core.pool.extend(superblock.pool_bytes, larger.pool_bytes)?;
+        let is_sparse = superblock.is_sparse();
+        core.pool
+            .extend(superblock.pool_bytes, larger.pool_bytes, is_sparse)?;
+        if is_sparse {
+            core.pool.provide(larger.last_copy_at, BLOCK_BYTES)?;
+        }
         self.sync()?;
         copies::settle_table(&core.pool, &superblock)?;
         copies::move_table(&core.pool, &larger)?;

@@ -21,6 +21,7 @@ use crate::core::cachelet::{REF_ONE, check_inode};
 use crate::core::inodes::{for_each_file, note_chunks};
 use crate::core::lease::Leases;
 use crate::core::slots::{GRACE, Tally};
+use crate::core::sparse::Sparse;
 use crate::core::{ArenaMap, Clock, Core, header};
 use crate::devices::superblock::read_superblock;
 use crate::durability::commit::Durability;
@@ -262,6 +263,7 @@ pub fn attach<M: Memories>(
         access_times: options.access_times,
         commits: logs.commits.filter(|_| !options.read_only),
         leases: Leases::default(),
+        sparse: (superblock.is_sparse() && !options.read_only).then(|| Sparse::new(map.provided)),
     };
     core.arena.store(header::EPOCH, GRACE, Ordering::Relaxed);
     note_chunks(&core)?;
@@ -495,6 +497,7 @@ fn plan_arena(geometry: &Geometry, most_blocks: u64, cache_entries: u64) -> Aren
     let own = OwnBytes {
         locks: crate::fs::locks::arena_bytes(entries),
         namespace: namespace::arena_bytes(geometry, entries),
+        provided: Sparse::arena_bytes(most_blocks),
         mapping: mapping::arena_bytes(geometry, most_blocks),
     };
     ArenaMap::plan(geometry, entries, own)
