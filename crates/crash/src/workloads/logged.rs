@@ -43,7 +43,7 @@ pub(super) fn of_any(pool_kind: PoolKind) -> Vec<Workload> {
     of_medium(files::of_disks(), pool_kind)
 }
 
-/// Pools that grow, and are trimmed, with mappings of each kind that can. On disks the trees are all
+/// Pools that grow, and are trimmed, with mappings of each kind that can. On disks all trees are
 /// the same.
 pub(super) fn growing(pool_kind: PoolKind) -> Vec<Workload> {
     let mappings: &[MappingKind] = match pool_kind {
