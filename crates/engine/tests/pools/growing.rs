@@ -7,10 +7,11 @@ use vellum::media::MediaChoice;
 use vellum::{
     CreateOptions, DataOptions, Error, MappingKind, NamespaceKind, Pool, PoolOptions, ResizeError,
 };
+
+use crate::fixture::{FILE_BYTES, bytes_of, fill, has_files};
 use vellum_layout::ChunkWord;
 
 const MIB: u64 = 1 << 20;
-const FILE_BYTES: usize = 1 << 20;
 
 const GROWING: [MappingKind; 4] = [
     MappingKind::HashFs,
@@ -42,35 +43,6 @@ fn options_of(media: MediaChoice) -> PoolOptions {
         MediaChoice::Logged => MediaChoice::Auto,
         media => media,
     })
-}
-
-fn bytes_of(file: u64) -> Vec<u8> {
-    let block = |number: u64| vec![(file * 7 + number * 31) as u8; 4096];
-    (0..FILE_BYTES as u64 / 4096).flat_map(block).collect()
-}
-
-/// Writes files until there is no space. Returns their number.
-fn fill(pool: &Pool, from: u64) -> u64 {
-    let volume = pool.volume();
-    let mut files = from;
-    loop {
-        match volume.write(format!("/{files}"), bytes_of(files)) {
-            Ok(()) => files += 1,
-            Err(error) => {
-                assert!(matches!(error, Error::NoSpace(_)), "{error}");
-                volume.remove_file(format!("/{files}")).unwrap();
-                return files;
-            }
-        }
-    }
-}
-
-#[track_caller]
-fn has_files(pool: &Pool, files: u64) {
-    for file in 0..files {
-        let read = pool.volume().read(format!("/{file}")).unwrap();
-        assert!(read == bytes_of(file), "file {file}");
-    }
 }
 
 #[track_caller]
@@ -106,7 +78,7 @@ fn a_full_pool_has_room_again_while_its_files_are_open() {
                 more >= files + 11,
                 "{mapping:?} on {media:?}: {files}, then {more}"
             );
-            assert_eq!(file.metadata().unwrap().len(), FILE_BYTES as u64);
+            assert_eq!(file.metadata().unwrap().len(), FILE_BYTES);
             assert_eq!(std::fs::metadata(&path).unwrap().len(), 28 * MIB);
             has_files(&pool, more);
             drop(file);
@@ -225,8 +197,10 @@ fn threads_write_while_the_pool_grows() {
                     while !ends.load(Ordering::Relaxed) {
                         let name = format!("/{thread}-{}", number % 4);
                         let of = thread * 100 + number;
-                        match volume.write(&name, bytes_of(of)) {
-                            Ok(()) => assert!(volume.read(&name).unwrap() == bytes_of(of)),
+                        match volume.write(&name, bytes_of(of, FILE_BYTES)) {
+                            Ok(()) => {
+                                assert!(volume.read(&name).unwrap() == bytes_of(of, FILE_BYTES))
+                            }
                             Err(error) => assert!(matches!(error, Error::NoSpace(_)), "{error}"),
                         }
                         number += 1;

@@ -8,9 +8,10 @@ use vellum::{
     CreateOptions, DataOptions, Error, MappingKind, MediumError, Pool, PoolOptions, SegmentError,
 };
 
+use crate::fixture::{FILE_BYTES, bytes_of, fill, has_files};
+
 const FIRST_BYTES: u64 = 8 << 20;
 const MORE_BYTES: u64 = 12 << 20;
-const FILE_BYTES: usize = 1 << 20;
 
 const GROWING: [MappingKind; 4] = [
     MappingKind::HashFs,
@@ -49,38 +50,6 @@ fn open(path: &Path) -> Pool {
     Pool::open(path).unwrap()
 }
 
-fn bytes_of(file: u64) -> Vec<u8> {
-    let of = |at: usize| (at as u64 / 4096 * 31 + file * 7 + at as u64 % 253) as u8;
-    (0..FILE_BYTES).map(of).collect()
-}
-
-/// Writes files until there is no space. Returns their number.
-fn fill(pool: &Pool, from: u64) -> u64 {
-    let volume = pool.volume();
-    let mut files = from;
-    loop {
-        match volume.write(format!("/{files}"), bytes_of(files)) {
-            Ok(()) => files += 1,
-            Err(error) => {
-                assert!(matches!(error, Error::NoSpace(_)), "{error}");
-                volume.remove_file(format!("/{files}")).unwrap();
-                return files;
-            }
-        }
-    }
-}
-
-#[track_caller]
-fn has_files(pool: &Pool, files: u64) {
-    let volume = pool.volume();
-    for file in 0..files {
-        assert!(
-            volume.read(format!("/{file}")).unwrap() == bytes_of(file),
-            "file {file}"
-        );
-    }
-}
-
 fn media() -> [(tempfile::TempDir, MediaChoice); 2] {
     [
         (tempfile::tempdir().unwrap(), MediaChoice::Logged),
@@ -105,13 +74,13 @@ fn a_full_pool_has_room_again() {
             assert_eq!((after.blocks_free - before.blocks_free) * 4096, added);
             has_files(&pool, files);
             let more = fill(&pool, files);
-            assert!(more >= files + added / FILE_BYTES as u64 - 1, "{mapping:?}");
+            assert!(more >= files + added / FILE_BYTES - 1, "{mapping:?}");
             has_files(&pool, more);
             // Whole files of one segment, and parts of files in another, become free.
             let volume = pool.volume();
             volume.remove_file("/0").unwrap();
             volume.remove_file(format!("/{}", more - 1)).unwrap();
-            volume.write("/0", bytes_of(0)).unwrap();
+            volume.write("/0", bytes_of(0, FILE_BYTES)).unwrap();
             drop(volume);
             pool.close().unwrap();
             let pool = open(&path);

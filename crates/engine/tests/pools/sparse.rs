@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use vellum::media::MediaChoice;
 use vellum::{CreateOptions, Error, MappingKind, Pool, PoolOptions};
 
+use crate::fixture::bytes_of;
+
 const MIB: u64 = 1 << 20;
 
 fn media() -> [(tempfile::TempDir, MediaChoice); 3] {
@@ -37,11 +39,6 @@ fn reopened(path: &Path, media: MediaChoice) -> Pool {
 
 fn taken(path: &Path) -> u64 {
     std::fs::metadata(path).unwrap().blocks() * 512
-}
-
-fn bytes_of(file: u64, bytes: u64) -> Vec<u8> {
-    let block = |number: u64| vec![(file * 7 + number * 31) as u8 | 1; 4096];
-    (0..bytes / 4096).flat_map(block).collect()
 }
 
 #[test]
