@@ -89,12 +89,12 @@ fn unknown_features_refuse_or_forbid_changes() {
     }
     image.rewrite(|sb| {
         sb.incompatible &= !(1 << 40);
-        sb.read_only_compatible = 4;
+        sb.read_only_compatible = 1 << 41;
     });
     let error = image.open(false).unwrap_err();
     let known = matches!(
         error,
-        Error::Superblock(SuperblockError::ReadOnlyFeatures(4))
+        Error::Superblock(SuperblockError::ReadOnlyFeatures(bits)) if bits == 1 << 41
     );
     assert!(known, "{error}");
     assert_eq!(error.errno(), libc::EROFS);
