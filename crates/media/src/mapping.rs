@@ -608,8 +608,35 @@ impl Mapping {
         self.isa.prefetch(self.base.wrapping_add(at as usize));
     }
 
-    /// See [`crate::Memory::evict`].
+    /// See [`crate::Memory::evict`]. Pages that are not in memory have no lines in caches.
     pub(crate) fn evict(&self, at: u64, len: u64) {
+        const PAGES: u64 = 512;
+        let page = rustix::param::page_size() as u64;
+        if len < page || self.run(at, len).is_none() {
+            return self.evict_lines(at, len);
+        }
+        let end = at + len;
+        for first in (at / page..end.div_ceil(page)).step_by(PAGES as usize) {
+            let last = end.div_ceil(page).min(first + PAGES);
+            let (start, bytes) = ((first * page) as usize, ((last - first) * page) as usize);
+            let mut has = [1u8; PAGES as usize];
+            // SAFETY: the pages lie in our mapping, which is whole pages, and the result has a byte
+            // for each. If the kernel does not say, all count as present.
+            let _ = unsafe {
+                libc::mincore(
+                    self.base.wrapping_add(start).cast(),
+                    bytes,
+                    has.as_mut_ptr(),
+                )
+            };
+            for (number, _) in (first..last).zip(has).filter(|(_, has)| has & 1 != 0) {
+                let (from, to) = (at.max(number * page), end.min((number + 1) * page));
+                self.evict_lines(from, to - from);
+            }
+        }
+    }
+
+    fn evict_lines(&self, at: u64, len: u64) {
         if len == 0 {
             return;
         }
