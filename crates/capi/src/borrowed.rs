@@ -54,7 +54,7 @@ pub struct Out<T>(*mut T);
 /// Numbers, pointers, and structures of these: any bytes are one, zeros too.
 ///
 /// # Safety
-/// Only for types of which this is true.
+/// Only for types that fulfil this.
 pub unsafe trait FromC: Copy {}
 
 macro_rules! from_c {
@@ -170,7 +170,7 @@ impl<T: FromC> In<T> {
         }
     }
 
-    /// A structure of which the caller knows the first `size` bytes. The rest is zero, and so is
+    /// A structure. The caller knows its first `size` bytes. The rest is zero, and so is
     /// all of it if the pointer is NULL.
     ///
     /// # Errors
@@ -236,7 +236,7 @@ impl<T: FromC> Out<T> {
 }
 
 impl<T: IntoBytes + Immutable> Out<T> {
-    /// Writes a structure of which the caller knows the first `size` bytes. What the caller knows
+    /// Writes a structure. The caller knows its first `size` bytes. What the caller knows
     /// and this release does not is set to zero.
     ///
     /// # Errors

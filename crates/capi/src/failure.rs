@@ -100,7 +100,7 @@ macro_rules! returned {
 returned!(i32, i64, isize);
 
 /// Runs the body of the call named `name`, and turns a failure into -1, `errno`, and a text that
-/// names the call and `paths`, of which there are at most two.
+/// names the call and `paths`, at most two.
 #[inline]
 pub(crate) fn call<T: Returned>(
     name: &'static str,

@@ -70,7 +70,7 @@ fn open(at: At<'_>, path: &[u8], flags: i32, mode: u32) -> Result<Handle<Real>> 
 /// begins, or an open directory; a path that begins with `/` begins at the root. `flags` are those
 /// of `fcntl.h`: O_RDONLY, O_WRONLY, O_RDWR, O_CREAT, O_EXCL, O_TRUNC, O_APPEND, O_DIRECTORY,
 /// O_NOFOLLOW, O_NOATIME, O_SYNC, O_DSYNC, O_TMPFILE; O_CLOEXEC, O_NOCTTY and O_NONBLOCK mean
-/// nothing. `mode` has the permission bits of a new file, of which the volume's umask takes some.
+/// nothing. `mode` has the permission bits of a new file. The volume's umask takes some of them.
 /// Returns a handle for `vellum_close`, or -1 with the errors of `openat(2)`; ENXIO for pipes,
 /// sockets and devices; EINVAL for other flags; EMFILE if 1048576 handles are open.
 #[unsafe(no_mangle)]

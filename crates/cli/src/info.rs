@@ -502,6 +502,15 @@ pub(crate) fn live_mount_of(pool: &Path) -> Option<mounts::Mounted> {
     mount_of(pool).filter(|mounted| !mounted.is_dead())
 }
 
+/// Sends a request that the mount may refuse, with a text that says why.
+pub(crate) fn request<T: DeserializeOwned>(
+    mounted: &mounts::Mounted,
+    request: ControlRequest,
+) -> Outcome<T> {
+    let answer: Result<T, String> = ask(mounted, request)?;
+    answer.map_err(|why| Failure::new(format!("{}: {why}", mounted.pool.display())))
+}
+
 /// Returns the pool behind `named`, which may be the directory of a mount whose process has ended.
 /// Warns about such a mount.
 pub(crate) fn pool_of(named: &Path) -> PathBuf {

@@ -59,13 +59,6 @@ fn parse_target(text: &str) -> Result<Target, String> {
     }
 }
 
-/// The answer of a file system that was to grow.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Answer {
-    Grown(Sizes),
-    Refused { text: String },
-}
-
 /// The sizes of a pool, in bytes.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Sizes {
@@ -96,15 +89,9 @@ struct Resized<'p> {
 }
 
 /// Lets the pool of a mount grow.
-pub(crate) fn answer(fs: &RealFs, bytes: u64) -> Answer {
-    grow(fs, bytes).unwrap_or_else(|error| Answer::Refused {
-        text: error.to_string(),
-    })
-}
-
-fn grow(fs: &RealFs, bytes: u64) -> Result<Answer, Error> {
-    fs.grow(bytes)?;
-    Ok(Answer::Grown(Sizes::of(fs)))
+pub(crate) fn answer(fs: &RealFs, bytes: u64) -> Result<Sizes, String> {
+    let grown = fs.grow(bytes).map(|_| Sizes::of(fs));
+    grown.map_err(|error| error.to_string())
 }
 
 /// Lets a pool grow, and shows its new size.
@@ -115,14 +102,7 @@ pub(crate) fn run(args: &Resize) -> Outcome {
             let told: Information = info::ask(&mounted, ControlRequest::Information)?;
             let before = told.pool.bytes;
             let bytes = args.target.bytes(&mounted.pool, before)?;
-            let answer = info::ask(&mounted, ControlRequest::Grow { bytes })?;
-            let sizes = match answer {
-                Answer::Grown(sizes) => sizes,
-                Answer::Refused { text } => {
-                    let place = mounted.pool.display();
-                    return Err(Failure::new(format!("{place}: {text}")));
-                }
-            };
+            let sizes = info::request(&mounted, ControlRequest::Grow { bytes })?;
             (mounted.pool, before, sizes)
         }
         None => at_rest(args)?,

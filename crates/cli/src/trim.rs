@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use vellum::RealFs;
 use vellum_fuse::ControlRequest;
 use vellum_terminal::output::{print_json, say};
@@ -35,13 +35,6 @@ pub(crate) struct Trim {
     pub(crate) printing: Printing,
 }
 
-/// The answer of a file system that was to be trimmed.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Answer {
-    Trimmed { bytes: u64 },
-    Refused { text: String },
-}
-
 /// What `--json` prints.
 #[derive(Serialize)]
 struct Trimmed<'p> {
@@ -49,27 +42,20 @@ struct Trimmed<'p> {
     trimmed_bytes: u64,
 }
 
-/// Trims the pool of a mount.
-pub(crate) fn answer(fs: &RealFs, least_bytes: u64) -> Answer {
-    match fs.trim(least_bytes, &|_, _| {}) {
-        Ok(bytes) => Answer::Trimmed { bytes },
-        Err(error) => Answer::Refused {
-            text: error.to_string(),
-        },
-    }
+/// Trims the pool of a mount. Returns the bytes given back.
+pub(crate) fn answer(fs: &RealFs, least_bytes: u64) -> Result<u64, String> {
+    let trimmed = fs.trim(least_bytes, &|_, _| {});
+    trimmed.map_err(|error| error.to_string())
 }
 
 /// Trims a pool, and shows how much it gave back.
 pub(crate) fn run(args: &Trim) -> Outcome {
     let least_bytes = args.minimum;
     let (pool, bytes) = match info::live_mount_of(&args.pool) {
-        Some(mounted) => match info::ask(&mounted, ControlRequest::Trim { least_bytes })? {
-            Answer::Trimmed { bytes } => (mounted.pool, bytes),
-            Answer::Refused { text } => {
-                let place = mounted.pool.display();
-                return Err(Failure::new(format!("{place}: {text}")));
-            }
-        },
+        Some(mounted) => {
+            let bytes = info::request(&mounted, ControlRequest::Trim { least_bytes })?;
+            (mounted.pool, bytes)
+        }
         None => at_rest(args)?,
     };
     if args.printing.json {

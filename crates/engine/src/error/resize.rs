@@ -56,8 +56,8 @@ pub enum ResizeError {
     },
     /// The metadata have too few free chunks.
     #[error(
-        "the metadata have no space for the table of so many more blocks, which takes {chunks} \
-         free chunks of {chunk_bytes} bytes; remove files, or let it grow by less"
+        "the table of the new blocks takes {chunks} free chunks of {chunk_bytes} bytes, and the \
+         metadata have fewer; remove files, or let it grow by less"
     )]
     NoRoom {
         /// Chunks that are needed.

@@ -82,7 +82,7 @@ impl FreeBitmap {
         was_taken
     }
 
-    /// Marks the blocks of a range, which no operation knows yet, as free.
+    /// Marks the blocks of a range, which no operation can find as free now, as free.
     pub(super) fn set_all<A: Memory>(&self, arena: &A, blocks: Range<u64>) {
         let mut first = blocks.start;
         while first < blocks.end {

@@ -162,8 +162,7 @@ impl Blocks {
             None => self.take_somewhere(op, cursor, most)?,
         };
         if let Err(error) = op.core.provide(first, taken) {
-            let arena = &op.core.arena;
-            (first..first + taken).for_each(|block| _ = self.bitmap.set(arena, block));
+            self.bitmap.set_all(&op.core.arena, first..first + taken);
             return Err(error);
         }
         let end = self.end_of_use(op.core, logical, (first, taken));
@@ -198,7 +197,7 @@ impl Blocks {
             let run = self.bitmap.take_run(&core.arena, at, group.end - at);
             if run > 0 {
                 self.write_ahead(disk, at, run);
-                (at..at + run).for_each(|block| _ = self.bitmap.set(&core.arena, block));
+                self.bitmap.set_all(&core.arena, at..at + run);
             }
             at += run.max(1);
         }
@@ -400,9 +399,8 @@ impl Blocks {
         first: BlockNo,
         blocks: u64,
     ) {
-        for block in u64::from(first.0)..u64::from(first.0) + blocks {
-            self.bitmap.set(&op.core.arena, block);
-        }
+        let first = u64::from(first.0);
+        self.bitmap.set_all(&op.core.arena, first..first + blocks);
         unclaimed(op, to, blocks);
     }
 
@@ -501,18 +499,14 @@ impl<M: Memories> Allocator<M> for Blocks {
             .filter(given)
             .map(|run| run.end - run.start)
             .sum();
-        for run in runs {
-            run.for_each(|block| _ = self.bitmap.set(arena, block));
-        }
+        let give_back = |run| self.bitmap.set_all(arena, run);
+        runs.into_iter().for_each(give_back);
         self.space.unreserve(op, kept);
         trimmed
     }
 
     fn grow(&self, core: &Core<M>, to: &Geometry) {
-        let from = core.blocks();
-        core.note_growth(to);
-        self.bitmap.set_all(&core.arena, from..to.blocks());
-        self.space.add_free(core, to.blocks() - from);
+        self.space.grow(core, &self.bitmap, to);
     }
 
     fn save(&self, core: &Core<M>) -> Result<()> {

@@ -3,8 +3,10 @@
 
 use std::sync::atomic::Ordering;
 
+use vellum_layout::Geometry;
 use vellum_media::{LINE_BYTES, Memories, Memory, count};
 
+use super::bitmap::FreeBitmap;
 use super::limbo::{Batch, LIMBO_BYTES, Limbo, Links};
 use super::{BlockUsage, Reservation};
 use crate::core::Core;
@@ -163,9 +165,12 @@ impl Space {
         core.arena.store(self.free_at, free, Ordering::SeqCst);
     }
 
-    /// Counts blocks that the pool got as free. They can be found already.
-    pub(super) fn add_free<M: Memories>(&self, core: &Core<M>, blocks: u64) {
-        core.arena.fetch_add(self.free_at, blocks);
+    /// See [`super::Mapping::grow`]. The blocks are known, then found in `bitmap`, then counted.
+    pub(super) fn grow<M: Memories>(&self, core: &Core<M>, bitmap: &FreeBitmap, to: &Geometry) {
+        let new = core.blocks()..to.blocks();
+        core.note_growth(to);
+        bitmap.set_all(&core.arena, new.clone());
+        core.arena.fetch_add(self.free_at, new.end - new.start);
     }
 
     /// Counts a free block as a file's, when a pool is opened.

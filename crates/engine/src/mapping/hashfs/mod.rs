@@ -247,11 +247,8 @@ impl<M: Memories> super::Allocator<M> for HashFs {
     }
 
     fn grow(&self, core: &Core<M>, to: &Geometry) {
-        let from = core.blocks();
         self.added.add(TablePlan::of(to, |at| core.word(at)));
-        core.note_growth(to);
-        self.bitmap.set_all(&core.arena, from..to.blocks());
-        self.space.add_free(core, to.blocks() - from);
+        self.space.grow(core, &self.bitmap, to);
     }
 
     fn save(&self, core: &Core<M>) -> Result<()> {

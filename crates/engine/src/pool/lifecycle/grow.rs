@@ -92,7 +92,6 @@ impl<M: Memories> Fs<M> {
         if !geometry.mapping.takes_segments() {
             return refused(ResizeError::Mapping(geometry.mapping.name()));
         }
-        let has_more = |larger: &Geometry| larger.blocks() > geometry.blocks();
         if pool_bytes <= now.pool_bytes {
             let bytes = now.pool_bytes;
             return refused(ResizeError::Smaller {
@@ -103,10 +102,7 @@ impl<M: Memories> Fs<M> {
         if now.datasets().any(|part| part.at < pool_bytes) {
             return refused(ResizeError::Followed);
         }
-        let Some(larger) = now
-            .grown(pool_bytes)
-            .filter(|new| has_more(&new.geometry()))
-        else {
+        let Some(larger) = now.grown(pool_bytes) else {
             return refused(ResizeError::TooLarge);
         };
         if self.most_blocks <= geometry.blocks() {
