@@ -30,10 +30,10 @@ impl<M: Memories> Fs<M> {
     ///
     /// ```
     /// # let pool = vellum::Pool::memory(16 << 20)?;
-    /// let (fs, root) = (pool.fs(), pool.fs().root());
-    /// let before = fs.statfs(&root)?.blocks;
+    /// let fs = pool.fs();
+    /// let before = fs.stat_fs().blocks;
     /// assert_eq!(fs.grow(64 << 20)?, 64 << 20);
-    /// assert_eq!(fs.statfs(&root)?.blocks, before + (48 << 20) / 4096);
+    /// assert_eq!(fs.stat_fs().blocks, before + (48 << 20) / 4096);
     /// # Ok::<(), vellum::Error>(())
     /// ```
     ///
