@@ -10,6 +10,8 @@ use vellum_terminal::manual::Manual;
 
 use crate::data::DataDevices;
 use crate::dataset::Datasets;
+use crate::df::Df;
+use crate::du::Du;
 use crate::images::Prune;
 use crate::info::Info;
 use crate::location::PathInPool;
@@ -19,7 +21,8 @@ use crate::quota::Quota;
 use crate::replica::Replica;
 use crate::resize::Resize;
 use crate::set::Set;
-use crate::transfer::End;
+use crate::transfer::{End, Export, Import};
+use crate::tree::Tree;
 use crate::trim::Trim;
 use crate::units::{Identity, parse_size, parse_uuid};
 
@@ -105,8 +108,14 @@ pub(crate) enum Command {
     Crash(Further),
     /// List a directory in a pool
     Ls(Ls),
+    /// Draw a directory tree in a pool
+    Tree(Tree),
     /// Show the attributes of a file in a pool
     Stat(Stat),
+    /// Show the space that files and directories in a pool take
+    Du(Du),
+    /// Show the space of pools
+    Df(Df),
     /// Write the contents of files in a pool to standard output
     Cat(Cat),
     /// Copy a file into a pool
@@ -149,7 +158,10 @@ impl Command {
             | Self::Resize(Resize { printing, .. })
             | Self::Trim(Trim { printing, .. })
             | Self::Ls(Ls { printing, .. })
+            | Self::Tree(Tree { printing, .. })
             | Self::Stat(Stat { printing, .. })
+            | Self::Du(Du { printing, .. })
+            | Self::Df(Df { printing, .. })
             | Self::Cp(Cp { printing, .. })
             | Self::Import(Import { printing, .. })
             | Self::Export(Export { printing, .. }) => *printing,
@@ -734,49 +746,6 @@ pub(crate) struct Cp {
     /// As -r and -p, and keep hard links
     #[arg(long, short)]
     pub(crate) archive: bool,
-    #[command(flatten)]
-    pub(crate) printing: Printing,
-    #[command(flatten)]
-    pub(crate) opening: Opening,
-}
-
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Copies the contents of DIR into the directory in the pool, which is created if it is missing. \
-Permission bits, access control lists, `user.` attributes, times, symbolic links, hard links, \
-holes and special files are kept, and owners and all other extended attributes if root imports. \
-Files and attributes that could not be copied are reported, and the exit status is 1.
-
-Examples:
-  vellum import ~/src pool.img:/src")]
-pub(crate) struct Import {
-    /// The directory
-    pub(crate) dir: PathBuf,
-    /// The target
-    pub(crate) place: PathInPool,
-    /// Replace files that exist
-    #[arg(long)]
-    pub(crate) overwrite: bool,
-    #[command(flatten)]
-    pub(crate) printing: Printing,
-    #[command(flatten)]
-    pub(crate) opening: Opening,
-}
-
-#[derive(Debug, Args)]
-#[command(after_help = "\
-The reverse of `vellum import`: copies the contents of the directory in the pool into DIR.
-
-Examples:
-  vellum export pool.img:/src /tmp/src")]
-pub(crate) struct Export {
-    /// The directory in the pool
-    pub(crate) place: PathInPool,
-    /// The target
-    pub(crate) dir: PathBuf,
-    /// Replace files that exist
-    #[arg(long)]
-    pub(crate) overwrite: bool,
     #[command(flatten)]
     pub(crate) printing: Printing,
     #[command(flatten)]

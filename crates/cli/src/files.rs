@@ -30,6 +30,13 @@ fn with_pool(
     read_only: bool,
     run: impl FnOnce(&dyn Files) -> Outcome,
 ) -> Outcome {
+    let way = way_to(places, opening, read_only)?;
+    let done = run(way.files());
+    done.and(way.close())
+}
+
+/// The way to the pool of `places`. Fails if the paths are in different pools.
+pub(crate) fn way_to(places: &[&PathInPool], opening: &Opening, read_only: bool) -> Outcome<Way> {
     let Some((first, others)) = places.split_first() else {
         return Err(Failure::usage("no path given"));
     };
@@ -47,9 +54,7 @@ fn with_pool(
             "`{bare}` names no path: write POOL:/path"
         )));
     }
-    let way = Way::to(first, opening, read_only)?;
-    let done = run(way.files());
-    done.and(way.close())
+    Way::to(first, opening, read_only)
 }
 
 /// The path itself, or `name` inside it if it is a directory.
@@ -179,7 +184,7 @@ fn told(name: &[u8], found: &Found, marks: &Marks) -> Told<'static> {
     }
 }
 
-fn kind_name(kind: FileKind) -> &'static str {
+pub(crate) fn kind_name(kind: FileKind) -> &'static str {
     match kind {
         FileKind::File => "file",
         FileKind::Directory => "directory",

@@ -70,8 +70,8 @@ fn commands() {
         "mkfs", "mount", "umount", "check", "info", "ls", "cat", "put", "get", "import", "export",
         "mkdir", "rm", "mv", "crash", "run", "replay", "list", "--all", "--budget", "--part",
         "1/2", "dataset", "data", "add", "remove", "--data", "p:n", "ln", "stat", "chmod",
-        "truncate", "bench", "help", "p:/a", "p:", "--size", "4G", "--medium", "pmem", "-o", "ro",
-        "--json", "--", "-", "755", "0x9", "-1",
+        "truncate", "tree", "du", "df", "bench", "help", "p:/a", "p:", "--size", "4G", "--medium",
+        "pmem", "-o", "ro", "--json", "--", "-", "755", "0x9", "-1",
     ];
     vellum_fuzz::target!(CASES, |bytes| {
         let words = bytes.iter().take(8).map(|byte| match byte {

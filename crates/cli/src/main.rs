@@ -14,6 +14,8 @@ mod check;
 mod convert;
 mod data;
 mod dataset;
+mod df;
+mod du;
 mod files;
 mod further;
 #[cfg(test)]
@@ -37,9 +39,11 @@ mod set;
 mod spelling;
 mod sync;
 mod transfer;
+mod tree;
 mod trim;
 mod umount;
 mod units;
+mod walk;
 mod way;
 
 use std::process::ExitCode;
@@ -130,7 +134,10 @@ fn run(command: Command) -> Outcome<ExitCode> {
         Command::Quota(args) => quota::run(&args),
         Command::Prune(args) => images::prune(&args),
         Command::Ls(args) => files::ls(&args),
+        Command::Tree(args) => tree::run(&args),
         Command::Stat(args) => files::stat(&args),
+        Command::Du(args) => du::run(&args),
+        Command::Df(args) => df::run(&args),
         Command::Cat(args) => files::cat(&args),
         Command::Put(args) => files::put(&args),
         Command::Get(args) => files::get(&args),

@@ -173,6 +173,26 @@ pub(crate) fn size(bytes: u64) -> String {
     format!("{value:.1} {}", UNITS[unit])
 }
 
+/// Formats bytes as du(1) does by itself: in KiB, rounded up.
+pub(crate) fn in_kib(bytes: u64) -> String {
+    bytes.div_ceil(1024).to_string()
+}
+
+/// Formats bytes as du(1) does with -h: `4.0K`, `12M`, rounded up to two digits or whole units.
+pub(crate) fn in_letters(bytes: u64) -> String {
+    const LETTERS: [&str; 7] = ["", "K", "M", "G", "T", "P", "E"];
+    let (mut letter, mut unit) = (0, 1_u128);
+    let bytes = u128::from(bytes);
+    while bytes.div_ceil(unit) >= 1024 {
+        (letter, unit) = (letter + 1, unit * 1024);
+    }
+    let tenths = (bytes * 10).div_ceil(unit);
+    match letter {
+        1.. if tenths < 100 => format!("{}.{}{}", tenths / 10, tenths % 10, LETTERS[letter]),
+        _ => format!("{}{}", bytes.div_ceil(unit), LETTERS[letter]),
+    }
+}
+
 /// A share in percent.
 pub(crate) fn percent(part: u64, whole: u64) -> String {
     if whole == 0 {
@@ -296,6 +316,28 @@ mod tests {
         assert_eq!(size(4 << 30), "4.0 GiB");
         assert_eq!(size((1 << 20) - 1), "1.0 MiB");
         assert_eq!(size(u64::MAX), "16.0 EiB");
+    }
+
+    /// The texts are those of `du -h --apparent-size`.
+    #[test]
+    fn sizes_in_letters_are_rounded_up() {
+        for (bytes, text) in [
+            (0, "0"),
+            (1023, "1023"),
+            (1024, "1.0K"),
+            (1025, "1.1K"),
+            (10 << 10, "10K"),
+            ((10 << 10) - 1, "10K"),
+            ((1 << 20) - 1024, "1023K"),
+            ((1 << 20) - 1023, "1.0M"),
+            (u64::MAX, "16E"),
+        ] {
+            assert_eq!(in_letters(bytes), text);
+        }
+        assert_eq!(
+            (in_kib(0), in_kib(1), in_kib(2048)),
+            ("0".into(), "1".into(), "2".into())
+        );
     }
 
     #[test]

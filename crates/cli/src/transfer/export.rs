@@ -1,15 +1,39 @@
 //! `vellum export`.
 
+use std::path::PathBuf;
+
+use clap::Args;
 use vellum::Error;
-use vellum_terminal::{Failure, Outcome, quoted};
+use vellum_terminal::{Failure, Outcome, Printing, quoted};
 
 use super::copier::{Copier, Existing, Rules};
 use super::host::{Host, HostNode};
 use super::progress::Progress;
 use super::tree::{Done, Tree, Trouble};
 use super::{Copied, INTO_ITSELF, Losses};
-use crate::args::Export;
+use crate::args::Opening;
+use crate::location::PathInPool;
 use crate::way::{Side, Way};
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The reverse of `vellum import`: copies the contents of the directory in the pool into DIR.
+
+Examples:
+  vellum export pool.img:/src /tmp/src")]
+pub(crate) struct Export {
+    /// The directory in the pool
+    pub(crate) place: PathInPool,
+    /// The target
+    pub(crate) dir: PathBuf,
+    /// Replace files that exist
+    #[arg(long)]
+    pub(crate) overwrite: bool,
+    #[command(flatten)]
+    pub(crate) printing: Printing,
+    #[command(flatten)]
+    pub(crate) opening: Opening,
+}
 
 /// Copies a tree out of a pool.
 pub(crate) fn run(args: &Export) -> Outcome {

@@ -1,15 +1,42 @@
 //! `vellum import`.
 
+use std::path::PathBuf;
+
+use clap::Args;
 use vellum_terminal::progress::is_wanted;
-use vellum_terminal::{Failure, Outcome, quoted};
+use vellum_terminal::{Failure, Outcome, Printing, quoted};
 
 use super::copier::{Copier, Existing, Rules};
 use super::host::{self, Host, HostNode};
 use super::progress::Progress;
 use super::tree::{Done, Tree, Trouble, make_all};
 use super::{Copied, INTO_ITSELF, Losses};
-use crate::args::Import;
+use crate::args::Opening;
+use crate::location::PathInPool;
 use crate::way::{Side, Way};
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Copies the contents of DIR into the directory in the pool, which is created if it is missing. \
+Permission bits, access control lists, `user.` attributes, times, symbolic links, hard links, \
+holes and special files are kept, and owners and all other extended attributes if root imports. \
+Files and attributes that could not be copied are reported, and the exit status is 1.
+
+Examples:
+  vellum import ~/src pool.img:/src")]
+pub(crate) struct Import {
+    /// The directory
+    pub(crate) dir: PathBuf,
+    /// The target
+    pub(crate) place: PathInPool,
+    /// Replace files that exist
+    #[arg(long)]
+    pub(crate) overwrite: bool,
+    #[command(flatten)]
+    pub(crate) printing: Printing,
+    #[command(flatten)]
+    pub(crate) opening: Opening,
+}
 
 /// Copies a tree into a pool.
 pub(crate) fn run(args: &Import) -> Outcome {

@@ -16,8 +16,8 @@ use vellum_terminal::output::warn_line;
 use vellum_terminal::{Failure, Outcome};
 
 pub(crate) use cp::{End, run as cp};
-pub(crate) use export::run as export;
-pub(crate) use import::run as import;
+pub(crate) use export::{Export, run as export};
+pub(crate) use import::{Import, run as import};
 use tree::Trouble;
 
 /// Why a directory is not copied to a place in itself.

@@ -36,6 +36,17 @@ pub(crate) trait Files {
     fn remove_file(&self, path: &Path) -> Done;
     fn remove_dir(&self, path: &Path) -> Done;
     fn rename(&self, from: &Path, to: &Path, flags: RenameFlags) -> Done;
+    /// The space for files in a directory.
+    fn space(&self, dir: &Path) -> Done<Space>;
+}
+
+/// Space for files, and how many there can be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Space {
+    pub(crate) bytes: u64,
+    pub(crate) bytes_free: u64,
+    pub(crate) files: u64,
+    pub(crate) files_free: u64,
 }
 
 /// A file.

@@ -8,7 +8,7 @@ use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
 use vellum::{Error, FileKind, RenameFlags};
 
-use super::{Files, Found, Marks};
+use super::{Files, Found, Marks, Space};
 use crate::transfer::host::{Host, HostFile, as_of_pool};
 use crate::transfer::tree::{Done, Reader, Tree, Trouble, Writer};
 
@@ -126,5 +126,18 @@ impl Files for Through {
             }
         };
         rename().map_err(as_of_pool)
+    }
+    fn space(&self, dir: &Path) -> Done<Space> {
+        let space = || {
+            let node = self.tree.find(dir, true)?;
+            let stat = rustix::fs::statvfs(&self.tree.reach_itself(&node)?.path)?;
+            Ok(Space {
+                bytes: stat.f_blocks * stat.f_frsize,
+                bytes_free: stat.f_bavail * stat.f_frsize,
+                files: stat.f_files,
+                files_free: stat.f_favail,
+            })
+        };
+        space().map_err(as_of_pool)
     }
 }

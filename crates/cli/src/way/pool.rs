@@ -5,7 +5,7 @@ use std::path::Path;
 
 use vellum::{Error, OpenOptions, Pool, RenameFlags, SetAttr, Volume};
 
-use super::{Files, Found, Marks};
+use super::{Files, Found, Marks, Space};
 use crate::transfer::pool::{PoolFile, PoolTree};
 use crate::transfer::tree::{Done, Reader, Tree, Writer};
 
@@ -96,5 +96,14 @@ impl Files for AtRest {
 
     fn rename(&self, from: &Path, to: &Path, flags: RenameFlags) -> Done {
         Ok(self.volume.rename_with(from, to, flags)?)
+    }
+    fn space(&self, dir: &Path) -> Done<Space> {
+        let stat = self.tree.fs.stat_fs_of(&self.tree.find(dir, true)?);
+        Ok(Space {
+            bytes: stat.blocks * 4096,
+            bytes_free: stat.blocks_free * 4096,
+            files: stat.files,
+            files_free: stat.files_free,
+        })
     }
 }

@@ -22,6 +22,7 @@ mod quotas;
 mod scale;
 mod service;
 mod sizes;
+mod space;
 mod spelling;
 mod suites;
 mod support;

@@ -19,6 +19,9 @@ fn failures_are_json_for_those_who_ask_for_it() {
         (&["info", "--json", "--nonsense"], 2),
         (&["cat", "--json", "p.img:/a"], 2),
         (&["quota", "--json", "p.img"], 1),
+        (&["tree", "--json", "p.img:/none"], 1),
+        (&["du", "--json", "p.img:/none"], 1),
+        (&["df", "--json", "missing"], 1),
     ] {
         let did = bench.run(args);
         let told: Value = serde_json::from_str(&did.out).expect("JSON");
@@ -65,6 +68,9 @@ fn commands_work_without_a_reader() {
         &["info", "missing"],
         &["info", "--images"],
         &["ls", "-l", "p.img:/"],
+        &["tree", "p.img:/"],
+        &["du", "p.img:/"],
+        &["df", "p.img"],
         &["stat", "p.img:/a"],
         &["cat", "p.img:/a"],
         &["get", "p.img:/a", "-"],

@@ -57,6 +57,14 @@ fn commands_tell_of_a_mounted_pool_what_they_tell_at_rest() {
         &["ls", "-l", "p.img:/inside"],
         &["ls", "p.img:/up/d"],
         &["ls", "p.img:/none"],
+        &["tree", "-a", "p.img:/", "p.img:/root"],
+        &["tree", "-d", "-L", "1", "p.img:/"],
+        &["tree", "--json", "p.img:/d", "p.img:/hole"],
+        &["tree", "p.img:/none"],
+        &["du", "-a", "-h", "p.img:/"],
+        &["du", "--apparent-size", "-s", "p.img:/d/", "p.img:/"],
+        &["du", "--json", "-a", "-d", "1", "p.img:/"],
+        &["du", "p.img:/none"],
         &["stat", "p.img:/", "p.img:/d/", "p.img:/d/f", "p.img:/hole"],
         &["stat", "-L", "p.img:/inside", "p.img:/root"],
         &[
@@ -228,9 +236,13 @@ fn no_link_leads_out_of_a_mount() {
                 &["put", "secret", "p.img:/d/e/x"],
                 &["export", "p.img:/d", "out"],
                 &["cp", "-r", "p.img:/d", "copy"],
+                &["du", "-a", "p.img:/d"],
             ] {
                 run(args).failed(1, &["another file system is mounted there"]);
             }
+            let drawn = run(&["tree", "p.img:/d"]).failed(1, &["one file"]).out;
+            assert!(drawn.contains("e  [another file system"), "{drawn}");
+            assert!(drawn.ends_with("0 directories, 1 file\n"), "{drawn}");
             let ended = Command::new("umount").arg(mounted.path("d/e")).status();
             assert!(ended.expect("umount runs").success());
         }
