@@ -96,11 +96,14 @@ pub use crate::core::limits::LINK_MAX;
 pub use devices::medium::{ExternalData, find_data, pool_of_data};
 pub use devices::replica::{AttachOptions, ExportedReplica};
 pub use durability::commit::Durability;
-pub use error::{DatasetError, Error, Location, MediumError, ResizeError, Result, SegmentError};
+pub use error::{
+    CopyError, DatasetError, Error, Location, MediumError, ResizeError, Result, SegmentError,
+};
 pub use fs::{
-    Access, Allocate, Attr, CacheUsage, Cred, FileFlags, Fs, Handle, HeldLock, ListPosition,
-    LockCancel, LockKind, LockOwner, LockRange, LockWait, Node, OpenOptions, Quota, QuotaDefaults,
-    QuotaKind, QuotaLimits, RenameFlags, SetAttr, SetTime, StatFs, View, ViewSource, XattrMode,
+    Access, Allocate, Attr, CacheUsage, Copied, CopyScope, Cred, FileFlags, Fs, Handle, HeldLock,
+    ListPosition, LockCancel, LockKind, LockOwner, LockRange, LockWait, Node, OpenOptions, Quota,
+    QuotaDefaults, QuotaKind, QuotaLimits, RenameFlags, SetAttr, SetTime, StatFs, View, ViewSource,
+    XattrMode,
 };
 pub use logs::redo::{FoundImage, ImageLocation, LogCounts};
 pub use logs::undo::UndoCounts;

@@ -1,6 +1,7 @@
 //! A pool that is mapped: a file, a device, or anonymous memory.
 
 mod choice;
+mod copying;
 mod disk;
 mod growth;
 mod making;
@@ -24,6 +25,7 @@ use crate::mapping::{Mapping, MappingError, Part};
 use crate::memory::{BLOCK_BYTES, MediaKind, Memory, Persistent};
 use crate::part::Room;
 use crate::pool_memory::{FileBytes, ImageMemory, Medium, Transactions};
+use crate::preserve::Preserver;
 use crate::process::Owner;
 use crate::site::Site;
 use crate::window::Window;
@@ -58,6 +60,8 @@ pub struct MappedPool {
     barriers: Barriers,
     /// Set once an image or transactions have begun.
     logged: OnceLock<Logged>,
+    /// What happens before changes.
+    before: copying::Before,
 }
 
 /// An external data device of a pool. Its bytes count as lying behind the pool's own and behind
@@ -195,6 +199,7 @@ impl MappedPool {
             direct: Vec::new(),
             barriers: Barriers::default(),
             logged: OnceLock::new(),
+            before: copying::Before::default(),
         }
         .settled())
     }
@@ -343,6 +348,7 @@ impl MappedPool {
             direct: Vec::new(),
             barriers: Barriers::default(),
             logged: OnceLock::new(),
+            before: copying::Before::default(),
         }
         .settled())
     }
@@ -371,6 +377,14 @@ impl MappedPool {
     /// Must be called before a store to `[at, at + len)`.
     #[inline(always)]
     fn noting(&self, at: u64, len: u64) {
+        if self.before.is_any() {
+            self.note(at, len);
+        }
+    }
+
+    #[inline]
+    fn note(&self, at: u64, len: u64) {
+        self.keep_for_copy(at, len);
         if let Some(logged) = self.logged.get() {
             logged.before_store(self, at, len);
             if at >= logged.data_at {
@@ -444,7 +458,10 @@ impl Persistent for MappedPool {
     #[inline]
     fn write_through(&self, _site: Site, at: u64, data: &[u8]) {
         match self.logged.get() {
-            None => self.mapping.write_through(at, data),
+            None => {
+                self.noting(at, data.len() as u64);
+                self.mapping.write_through(at, data);
+            }
             Some(logged) => self.write_logged(logged, at, data),
         }
     }
@@ -453,6 +470,7 @@ impl Persistent for MappedPool {
     fn write_fresh(&self, site: Site, at: u64, data: &[u8]) {
         let is_fresh = |granules: &Granules| granules.is_fresh(self, at, data.len() as u64);
         if self.granules().is_some_and(is_fresh) {
+            self.keep_for_copy(at, data.len() as u64);
             self.mapping.write_through(at, data);
         } else {
             self.write_through(site, at, data);
@@ -463,6 +481,7 @@ impl Persistent for MappedPool {
     fn zero_through(&self, _site: Site, at: u64, len: u64) {
         const ZEROS: [u8; BLOCK_BYTES as usize] = [0; BLOCK_BYTES as usize];
         let Some(logged) = self.logged.get() else {
+            self.noting(at, len);
             return self.mapping.zero_through(at, len);
         };
         for done in (0..len).step_by(ZEROS.len()) {
@@ -529,6 +548,14 @@ impl Medium for MappedPool {
         self.mapping.renew(self.file_at(at), flags, at)
     }
 
+    fn preserve(&self, preserver: &Arc<Preserver>) -> bool {
+        self.begin_copy(preserver)
+    }
+
+    fn end_preserving(&self) {
+        self.end_copy();
+    }
+
     fn kind(&self) -> MediaKind {
         match self.dirty_lines() {
             Some(_) => MediaKind::Logged,
@@ -546,6 +573,7 @@ impl Transactions for MappedPool {
         let granules = || Granules::new(split.image_bytes, undo);
         self.logged
             .get_or_init(|| Logged::keeping(granules(), split));
+        self.before.begin();
         self.read_singly();
         Ok(())
     }
@@ -597,6 +625,7 @@ impl ImageMemory for MappedPool {
                 source,
             })?;
         self.logged.get_or_init(|| Logged::new(split, shared));
+        self.before.begin();
         self.read_singly();
         Ok(())
     }

@@ -6,6 +6,7 @@ use crate::disk::{Disk, Split};
 use crate::granules::UndoWriter;
 use crate::image::{Attach, ImageKey, LeftImage, SharedImage};
 use crate::memory::{MediaKind, Persistent};
+use crate::preserve::Preserver;
 use crate::site::Site;
 use crate::window::Window;
 use crate::written::Written;
@@ -101,6 +102,17 @@ pub trait Medium: Persistent {
         let _ = at;
         Err(io::ErrorKind::Unsupported.into())
     }
+
+    /// Begins a copy of the memory: from now on, before bytes change, `preserver` keeps the old
+    /// ones if it needs them. No thread stores meanwhile. Returns false if another copy is running
+    /// or this memory cannot be copied while it changes.
+    fn preserve(&self, preserver: &Arc<Preserver>) -> bool {
+        let _ = preserver;
+        false
+    }
+
+    /// Ends the copy.
+    fn end_preserving(&self) {}
 
     /// What the bytes lie on.
     fn kind(&self) -> MediaKind;

@@ -388,7 +388,7 @@ impl<M: Memories> Core<M> {
     }
 
     /// The location of a pool offset.
-    fn place_of(&self, at: u64) -> Location {
+    pub(crate) fn place_of(&self, at: u64) -> Location {
         let geometry = &self.geometry;
         let part = match at {
             _ if self.is_of_file(at) => {

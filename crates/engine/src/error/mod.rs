@@ -1,5 +1,6 @@
 //! Every error of the library, precise inside; [`Error::errno`] translates it at the edge.
 
+mod copy;
 mod dataset;
 mod device;
 mod resize;
@@ -10,6 +11,7 @@ use thiserror::Error;
 use vellum_layout::{GeometryError, SuperblockError};
 use vellum_media::MediaError;
 
+pub use copy::CopyError;
 pub use dataset::DatasetError;
 pub use device::{MediumError, SegmentError};
 pub use resize::ResizeError;
@@ -238,6 +240,9 @@ pub enum Error {
     /// The pool cannot get another size.
     #[error(transparent)]
     Resize(#[from] ResizeError),
+    /// The pool could not be copied.
+    #[error(transparent)]
+    Copy(#[from] CopyError),
     /// The medium failed.
     #[error(transparent)]
     Media(#[from] MediaError),
@@ -392,6 +397,7 @@ impl Error {
             Self::Segment(_) => libc::EINVAL,
             Self::Resize(ResizeError::NoRoom { .. }) => libc::ENOSPC,
             Self::Resize(_) => libc::EINVAL,
+            Self::Copy(error) => error.errno(),
             Self::Media(error) => error.to_errno(),
             Self::Io(error) => error.raw_os_error().unwrap_or(libc::EIO),
         }

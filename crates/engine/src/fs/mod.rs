@@ -10,6 +10,7 @@ mod acl;
 mod attr;
 mod background;
 mod change;
+mod copy;
 mod cred;
 mod dir;
 mod evolve;
@@ -34,6 +35,7 @@ use vellum_media::{
 };
 
 pub use attr::{Attr, SetAttr, SetTime, StatFs};
+pub use copy::{Copied, CopyScope};
 pub use cred::{Access, Cred};
 pub use dir::RenameFlags;
 pub use file::{Allocate, MappingProbe, View, ViewSource, gather_metadata, settle};

@@ -505,6 +505,10 @@ impl<M: Memories> Allocator<M> for Blocks {
         trimmed
     }
 
+    fn free_blocks(&self, core: &Core<M>, first: u64) -> u64 {
+        self.bitmap.word(&core.arena, first)
+    }
+
     fn grow(&self, core: &Core<M>, to: &Geometry) {
         self.space.grow(core, &self.bitmap, to);
     }

@@ -161,6 +161,12 @@ pub(crate) trait Allocator<M: Memories> {
     /// See [`Mapping::trim`].
     fn trim(&self, op: &Op<'_, M>, blocks: Range<u64>, least: u64) -> u64;
 
+    /// See [`Mapping::free_blocks`].
+    fn free_blocks(&self, core: &Core<M>, first: u64) -> u64 {
+        let _ = (core, first);
+        0
+    }
+
     /// See [`Mapping::grow`].
     fn grow(&self, core: &Core<M>, to: &Geometry);
 
@@ -307,6 +313,12 @@ pub(crate) trait Mapping<M: Memories>: Send + Sync {
     /// Returns the number of blocks.
     fn trim(&self, op: &Op<'_, M>, blocks: Range<u64>, least: u64) -> u64 {
         self.allocator().trim(op, blocks, least)
+    }
+
+    /// Which of the 64 blocks from `first` on are free, a bit each; 0 if only the table on the pool
+    /// tells that. Changes wait meanwhile.
+    fn free_blocks(&self, core: &Core<M>, first: u64) -> u64 {
+        self.allocator().free_blocks(core, first)
     }
 
     /// Adds the blocks of a pool that has grown to this geometry, within the most that it may come

@@ -5,6 +5,7 @@ mod adoption;
 mod areas;
 mod as_std;
 mod committing;
+mod copying;
 mod datasets;
 mod direct;
 mod ending;

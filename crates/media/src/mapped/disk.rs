@@ -266,6 +266,7 @@ impl MappedPool {
 
     /// Writes to the file in which `at` lies.
     pub(super) fn write_file(&self, at: u64, data: &[u8]) -> io::Result<()> {
+        self.keep_for_copy(at, data.len() as u64);
         match self.direct_at(at) {
             Some(direct) if direct.has_all(at, data.len()) => direct.write_all(&[(at, data)]),
             Some(_) => self.write_cut_direct(at, data),
@@ -291,6 +292,9 @@ impl MappedPool {
         };
         if self.read_only {
             return false;
+        }
+        for (at, data) in pieces {
+            self.keep_for_copy(*at, data.len() as u64);
         }
         let written = direct.write_all(pieces);
         for (at, data) in pieces {

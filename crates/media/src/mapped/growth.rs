@@ -115,6 +115,7 @@ impl MappedPool {
         if self.read_only {
             return Err(io::ErrorKind::ReadOnlyFilesystem.into());
         }
+        self.keep_for_copy(at, len);
         self.in_files(at, len).try_for_each(|piece| {
             let (file, from) = self.file_at(piece.start);
             Ok(punch(file, from, piece.end - piece.start)?)

@@ -1,6 +1,6 @@
 //! Making a pool: in a new file, over what is there, or in memory.
 
-use super::{MappedPool, MediaChoice, growth};
+use super::{MappedPool, MediaChoice, copying, growth};
 use crate::MediaError;
 use crate::arena::memory_file;
 use crate::backing::{Backing, Existing, Held, NewSpace, PoolFile};
@@ -89,6 +89,7 @@ impl MappedPool {
                     direct: Vec::new(),
                     barriers: Barriers::default(),
                     logged: OnceLock::new(),
+                    before: copying::Before::default(),
                 };
                 pool.mapping.prefer_large_pages();
                 Ok(pool)

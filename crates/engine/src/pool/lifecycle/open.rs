@@ -240,6 +240,11 @@ pub fn attach<M: Memories>(
         superblock.check_writable()?;
     }
     let geometry = superblock.geometry();
+    if superblock.is_sparse() && !options.read_only {
+        // A snapshot has no space for the metadata that it does not use yet.
+        pool.provide(0, geometry.data_at)?;
+        pool.provide(geometry.last_copy_at, BLOCK_BYTES)?;
+    }
     let namespace = namespace::new::<M>(geometry.namespace);
     let most = match options.read_only || !options.may_grow {
         true => geometry.blocks(),
