@@ -344,6 +344,28 @@ impl Report {
         damage | if self.complete { 0 } else { 8 }
     }
 
+    /// Whether the pool is sound, in words that follow `the pool is`.
+    pub fn verdict(&self) -> String {
+        match (self.complete, self.damage) {
+            (true, 0) => "sound".to_owned(),
+            (true, n) => format!("damaged in {}", counted(n, "place")),
+            (false, 0) => "could not be checked as a whole".to_owned(),
+            (false, n) => format!(
+                "damaged in {}, and could not be checked as a whole",
+                counted(n, "place")
+            ),
+        }
+    }
+
+    /// The report about a pool that is in use, where what a crash would leave is work in progress.
+    #[must_use]
+    pub fn of_pool_in_use(mut self) -> Self {
+        self.findings
+            .retain(|found| found.severity == Severity::Damage);
+        self.residue = 0;
+        self
+    }
+
     /// Whether there is a finding of `class`.
     pub fn has(&self, class: Class) -> bool {
         self.of(class).next().is_some()
@@ -365,8 +387,28 @@ impl fmt::Display for Report {
         if self.omitted > 0 {
             writeln!(f, "and {} more", counted(self.omitted, "finding"))?;
         }
-        let s = &self.summary;
-        writeln!(
+        writeln!(f, "{}", self.summary)?;
+        let phase = match self.phase {
+            Phase::Clean => "closed cleanly",
+            Phase::Dirty => "open, or not closed cleanly",
+            Phase::Unknown => "in an unknown state",
+        };
+        write!(f, "the pool is {}; it was {phase}", self.verdict())?;
+        if self.residue > 0 {
+            write!(
+                f,
+                "; recovery will mend {} of a crash",
+                counted(self.residue, "leftover")
+            )?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let s = self;
+        write!(
             f,
             "{} inodes ({} directories, {} files, {} symlinks, {} others), {} entries; \
              {} of {} metadata slots; {} blocks mapped, {} unwritten, {} in limbo, of {}",
@@ -382,30 +424,7 @@ impl fmt::Display for Report {
             s.blocks_unwritten,
             s.blocks_limbo,
             s.blocks,
-        )?;
-        let phase = match self.phase {
-            Phase::Clean => "closed cleanly",
-            Phase::Dirty => "open, or not closed cleanly",
-            Phase::Unknown => "in an unknown state",
-        };
-        let verdict = match (self.complete, self.damage) {
-            (true, 0) => "sound".to_owned(),
-            (true, n) => format!("damaged in {}", counted(n, "place")),
-            (false, 0) => "could not be checked as a whole".to_owned(),
-            (false, n) => format!(
-                "damaged in {}, and could not be checked as a whole",
-                counted(n, "place")
-            ),
-        };
-        write!(f, "the pool is {verdict}; it was {phase}")?;
-        if self.residue > 0 {
-            write!(
-                f,
-                "; recovery will mend {} of a crash",
-                counted(self.residue, "leftover")
-            )?;
-        }
-        Ok(())
+        )
     }
 }
 

@@ -21,6 +21,7 @@ use crate::quota::Quota;
 use crate::replica::Replica;
 use crate::resize::Resize;
 use crate::set::Set;
+use crate::snapshot::Snapshot;
 use crate::transfer::{End, Export, Import};
 use crate::tree::Tree;
 use crate::trim::Trim;
@@ -79,6 +80,8 @@ pub(crate) enum Command {
     Resize(Resize),
     /// Give the space of free blocks back to the file system or device below
     Trim(Trim),
+    /// Copy a pool to a file that is a pool, also while it is mounted
+    Snapshot(Snapshot),
     /// Move a pool to another machine with its external data device: export and import its metadata
     Replica {
         /// What to do
@@ -157,6 +160,7 @@ impl Command {
             | Self::Inspect(Inspect { printing, .. })
             | Self::Resize(Resize { printing, .. })
             | Self::Trim(Trim { printing, .. })
+            | Self::Snapshot(Snapshot { printing, .. })
             | Self::Ls(Ls { printing, .. })
             | Self::Tree(Tree { printing, .. })
             | Self::Stat(Stat { printing, .. })
@@ -392,6 +396,10 @@ The checker shares no code with the file system, only the format. It changes not
 pool that was not closed cleanly by the state that recovery would produce. A dataset that is not \
 open can be checked while other datasets of its pool are mounted.
 
+With --online it checks a mounted pool. Changes wait for an instant, and the metadata are copied, \
+as they are then, to a temporary file (TMPDIR), which is checked. The output says what only a pool \
+at rest can be checked for.
+
 Exit status, as fsck(8):
   0   no damage
   4   damage found (nothing is corrected)
@@ -402,9 +410,10 @@ Statuses are added up if several apply.
 Examples:
   vellum check pool.img
   vellum check pool.img:builds
+  vellum check --online /mnt
   vellum check --json pool.img | jq '.findings[].place'")]
 pub(crate) struct Check {
-    /// The pool, or POOL:NAME
+    /// The pool, or POOL:NAME; with --online also the directory on which it is mounted
     pub(crate) pool: PathBuf,
     #[command(flatten)]
     pub(crate) printing: Printing,
@@ -415,6 +424,9 @@ pub(crate) struct Check {
     /// Count leftovers of a crash as damage too
     #[arg(long)]
     pub(crate) strict: bool,
+    /// Check a mounted pool, beside its use
+    #[arg(long, conflicts_with_all = ["data", "strict"])]
+    pub(crate) online: bool,
 }
 
 #[derive(Debug, Args)]

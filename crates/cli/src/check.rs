@@ -1,10 +1,12 @@
 //! `vellum check`.
 
+mod online;
+
 use std::process::ExitCode;
 
 use indicatif::ProgressBar;
 use vellum::PoolPath;
-use vellum_check::{Class, Image, Options, Stage};
+use vellum_check::{Class, Image, Options, Report, Stage};
 use vellum_repair::Written;
 use vellum_terminal::output::{say, warn_line};
 use vellum_terminal::{Failure, Outcome, progress, quoted, status};
@@ -17,6 +19,9 @@ use crate::location;
 /// Checks a pool; the exit status is that of fsck(8).
 pub(crate) fn run(args: &Check) -> Outcome<ExitCode> {
     let operational = |failure: Failure| failure.with_status(status::CHECK_OPERATION);
+    if args.online {
+        return online::run(args).map_err(operational);
+    }
     let image = Bytes::open(&args.pool, &args.data).map_err(operational)?;
     location::refuse_later_release(&args.pool).map_err(operational)?;
     let bar = progress(args.printing.hides_progress());
@@ -65,9 +70,11 @@ pub(crate) fn run(args: &Check) -> Outcome<ExitCode> {
             }
         }
     }
-    Ok(ExitCode::from(
-        u8::try_from(report.exit_code()).unwrap_or(status::CHECK_OPERATION),
-    ))
+    Ok(exit_code(&report))
+}
+
+fn exit_code(report: &Report) -> ExitCode {
+    ExitCode::from(u8::try_from(report.exit_code()).unwrap_or(status::CHECK_OPERATION))
 }
 
 /// Reports what a killed process left in memory.

@@ -12,6 +12,7 @@ mod args;
 mod bytes;
 mod check;
 mod convert;
+mod copies;
 mod data;
 mod dataset;
 mod df;
@@ -36,6 +37,7 @@ mod replica;
 mod resize;
 mod served;
 mod set;
+mod snapshot;
 mod spelling;
 mod sync;
 mod transfer;
@@ -128,6 +130,7 @@ fn run(command: Command) -> Outcome<ExitCode> {
         Command::Set(args) => set::run(&args),
         Command::Resize(args) => resize::run(&args),
         Command::Trim(args) => trim::run(&args),
+        Command::Snapshot(args) => snapshot::run(&args),
         Command::Sync(args) => sync::run(&args),
         Command::Replica { what } => replica::run(&what),
         Command::Info(args) => info::run(&args),

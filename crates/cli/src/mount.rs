@@ -32,6 +32,7 @@ use vellum_terminal::{Failure, Outcome, quoted, status};
 
 use crate::areas::{Areas, Evolved};
 use crate::args::Opening;
+use crate::copies::Copies;
 use crate::helper;
 use crate::images;
 use crate::info::{Information, MountPart};
@@ -474,6 +475,7 @@ fn answers(
         door: String::new(),
         requests: BTreeMap::new(),
     };
+    let copies = Copies::default();
     Arc::new(move |request, cred, connection| {
         let Some(fs) = fs.upgrade() else {
             return Ok(String::new());
@@ -499,6 +501,8 @@ fn answers(
             ControlRequest::Quota(request) => Ok(json(&quota::answer(&fs, cred, request))),
             ControlRequest::Grow { bytes } => Ok(json(&resize::answer(&fs, bytes))),
             ControlRequest::Trim { least_bytes } => Ok(json(&trim::answer(&fs, least_bytes))),
+            ControlRequest::Copy(request) => Ok(json(&copies.begin(&fs, request))),
+            ControlRequest::CopyState { id } => Ok(json(&copies.state(id))),
         }
     })
 }

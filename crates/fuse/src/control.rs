@@ -10,8 +10,8 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::io::Errno;
-use vellum::Cred;
 use vellum::media::{CONTROL_BYTES, CONTROL_IOCTL, control};
+use vellum::{CopyScope, Cred};
 use vellum_transport::{Door, RequestCounts};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -48,6 +48,50 @@ pub enum ControlRequest {
         /// The shortest run of free bytes.
         least_bytes: u64,
     },
+    /// Begins to copy the pool into an empty file of the caller. For the same users.
+    Copy(CopyRequest),
+    /// How far a copy is. For the same users.
+    CopyState {
+        /// Which one.
+        id: u64,
+    },
+}
+
+/// A request to copy the pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CopyRequest {
+    /// What is copied.
+    pub scope: CopyScope,
+    /// The file, by the caller's descriptor.
+    pub fd: u32,
+    /// The caller, as the mount's process sees it; 0: not at all. Whoever sends the request need
+    /// not know it.
+    pub pid: u32,
+}
+
+impl CopyRequest {
+    /// Bit of the argument: only metadata are copied. The descriptor is below.
+    const METADATA: u64 = 1 << 32;
+
+    fn argument(self) -> u64 {
+        let scope = match self.scope {
+            CopyScope::Whole => 0,
+            CopyScope::Metadata => Self::METADATA,
+        };
+        scope | u64::from(self.fd)
+    }
+
+    fn of(argument: u64, pid: u32) -> Self {
+        let scope = match argument & Self::METADATA {
+            0 => CopyScope::Whole,
+            _ => CopyScope::Metadata,
+        };
+        Self {
+            scope,
+            fd: argument as u32,
+            pid,
+        }
+    }
 }
 
 /// The connection to the kernel that a request came by.
@@ -103,6 +147,8 @@ impl ControlRequest {
             Self::Quota(_) => (QUOTA, 0),
             Self::Grow { bytes } => (6, bytes),
             Self::Trim { least_bytes } => (7, least_bytes),
+            Self::Copy(request) => (8, request.argument()),
+            Self::CopyState { id } => (9, id),
         };
         RequestHead {
             number,
@@ -118,8 +164,8 @@ impl ControlRequest {
         }
     }
 
-    /// The request with this head, and with these bytes behind it.
-    fn of(sent_head: &RequestHead, rest: &[u8]) -> Option<Self> {
+    /// The request of process `pid` with this head, and with these bytes behind it.
+    fn of(sent_head: &RequestHead, rest: &[u8], pid: u32) -> Option<Self> {
         match sent_head.number {
             1 => Some(Self::Information),
             2 => Some(Self::Areas),
@@ -135,6 +181,10 @@ impl ControlRequest {
             }),
             7 => Some(Self::Trim {
                 least_bytes: sent_head.argument,
+            }),
+            8 => Some(Self::Copy(CopyRequest::of(sent_head.argument, pid))),
+            9 => Some(Self::CopyState {
+                id: sent_head.argument,
             }),
             _ => None,
         }
@@ -187,7 +237,7 @@ impl ControlChannel {
             return Err(Errno::NOTTY);
         }
         let (sent_head, rest) = RequestHead::read_from_prefix(sent).map_err(|_| Errno::INVAL)?;
-        let request = ControlRequest::of(&sent_head, rest);
+        let request = ControlRequest::of(&sent_head, rest, caller.pid);
         let cred = cred(caller);
         if !request.is_some_and(ControlRequest::is_for_all) && !cred.privileged {
             return Err(Errno::PERM);
@@ -329,6 +379,8 @@ mod tests {
             ControlRequest::Quota(request) => format!("{request:?}"),
             ControlRequest::Grow { bytes } => format!("{bytes}"),
             ControlRequest::Trim { least_bytes } => format!("{least_bytes}"),
+            ControlRequest::Copy(request) => format!("{request:?}"),
+            ControlRequest::CopyState { id } => format!("{id}"),
         }
     }
 
@@ -449,6 +501,18 @@ mod tests {
             (stranger, format!("{asked:?} for {stranger}")),
         ] {
             let (reply, part) = exchange_bytes(&channel, uid, &sent).unwrap();
+            assert_eq!(&part[..reply.len as usize], said.as_bytes());
+        }
+    }
+
+    #[test]
+    fn a_copy_is_requested_for_a_file_of_the_caller() {
+        let channel = channel();
+        for scope in [CopyScope::Whole, CopyScope::Metadata] {
+            let of = |pid| CopyRequest { scope, fd: 7, pid };
+            let sent_head = ControlRequest::Copy(of(99)).sent_head();
+            let (reply, part) = exchange(&channel, 0, sent_head).unwrap();
+            let said = format!("{:?}", of(0));
             assert_eq!(&part[..reply.len as usize], said.as_bytes());
         }
     }

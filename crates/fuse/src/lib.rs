@@ -24,6 +24,8 @@ mod table;
 mod trim;
 
 pub use config::{MountConfig, MountFlags, Uring};
-pub use control::{Answers, Connection, ControlRequest, LimitsChange, QuotaRequest, ask, stop};
+pub use control::{
+    Answers, Connection, ControlRequest, CopyRequest, LimitsChange, QuotaRequest, ask, stop,
+};
 pub use session::{End, Error, Session, Stopper, mount};
 pub use vellum_transport::{SWITCH, Switch};

@@ -4,6 +4,7 @@ mod advice;
 mod asking;
 mod attributes;
 mod commands;
+mod copies;
 mod copying;
 mod datasets;
 mod ends;

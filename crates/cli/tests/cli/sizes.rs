@@ -131,11 +131,11 @@ fn what_cannot_grow_says_why() {
 }
 
 /// A small file system in memory.
-struct SmallDisk(PathBuf);
+pub(crate) struct SmallDisk(PathBuf);
 
 impl SmallDisk {
     /// `None`, if this user cannot mount one.
-    fn new(bench: &Bench, test: &str) -> Option<Self> {
+    pub(crate) fn new(bench: &Bench, test: &str) -> Option<Self> {
         let dir = bench.join("disk");
         std::fs::create_dir(&dir).expect("created");
         let mounts = Command::new("mount")
