@@ -34,6 +34,7 @@ declare -rA POOLS=(
     [unasked]="extent direct logged"
     [image]="extent direct logged"
     [external]="extent direct external"
+    [snapshot]="extent direct logged"
     [model]="hashfs direct split"
     [model-tree]="radix tree memory"
     [model-adaptive]="extent adaptive logged"

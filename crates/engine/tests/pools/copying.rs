@@ -361,3 +361,22 @@ fn a_pool_with_data_elsewhere_is_refused_but_its_metadata_are_copied() {
         .unwrap();
     assert_sound(&copy);
 }
+
+#[test]
+fn bytes_that_are_lost_are_never_copied_as_zeros() {
+    for media in MEDIA {
+        let dir = dir_for(media);
+        let copy = dir.path().join("copy");
+        let pool = options(media).create(dir.path().join("pool")).unwrap();
+        pool.volume().write("/f", vec![7; 1 << 20]).unwrap();
+        let fs = pool.fs();
+        let at = fs.superblock().geometry().live_map_at;
+        fs.take_away(at).unwrap();
+        let refused = fs.snapshot(&copy, &|_, _| {}).map(|copied| copied.bytes);
+        assert!(matches!(refused, Err(Error::Unreadable(_))), "{refused:?}");
+        assert!(!copy.exists());
+        let file = tempfile::tempfile().unwrap();
+        let copied = fs.copy_into(CopyScope::Metadata, &file, &|_, _| true);
+        assert_eq!(copied.unwrap().unreadable, [at], "{media:?}");
+    }
+}
