@@ -3,13 +3,15 @@
 
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use vellum::media::{DataPart, lock_to_read};
-use vellum::{PoolPath, find_data, own_bytes};
+use vellum::{PoolPath, Settings, find_data, own_bytes};
 use vellum_check::{Image, survey};
 use vellum_terminal::{Failure, Outcome};
 
+use crate::info::MAGIC;
 use crate::location;
 use crate::served;
 
@@ -77,6 +79,21 @@ impl Bytes {
     pub(crate) fn file(&self) -> &File {
         &self.file
     }
+}
+
+/// The format version and the settings of a pool or dataset, without a lock. `None`: there is no
+/// pool, or no magic shows that the search for its superblock is worth its time.
+pub(crate) fn settings(place: &PoolPath) -> Option<(u32, Settings)> {
+    /// The first two copies of the pool's own.
+    const COPIES: [u64; 2] = [0, 4096];
+    let file = File::open(&place.pool).ok()?;
+    let has_magic = |&at: &u64| {
+        let mut found = [0; MAGIC.len()];
+        file.read_exact_at(&mut found, at).is_ok() && found == MAGIC
+    };
+    COPIES.iter().find(|at| has_magic(at))?;
+    let superblock = survey::header(&Bytes::unlocked(place)?)?;
+    Some((superblock.version, superblock.settings()))
 }
 
 impl Image for Bytes {

@@ -131,7 +131,7 @@ impl Line {
             _ => "medium",
         });
         Self {
-            uuid: uuid_text(&fs.uuid),
+            uuid: own.map_or_else(|| uuid_text(&fs.uuid), |own| own.uuid_text()),
             namespace: geometry.map(|of| of.namespace.name().to_owned()),
             mapping: geometry.map(|of| of.mapping.name().to_owned()),
             durable_by: durable_by.map(str::to_owned),

@@ -102,7 +102,13 @@ pub(crate) struct Information {
 pub(crate) struct PoolPart {
     pub(crate) path: PathBuf,
     pub(crate) uuid: String,
+    /// The uuid by which the structures know the pool, if `vellum set` has given it another one.
+    #[serde(default)]
+    pub(crate) structure_uuid: Option<String>,
     pub(crate) label: String,
+    /// Options that mounts take over.
+    #[serde(default)]
+    pub(crate) mount_options: String,
     pub(crate) format_version: u32,
     pub(crate) created_ns: i64,
     pub(crate) bytes: u64,
@@ -307,12 +313,15 @@ impl Information {
         let media = fs.media_kind();
         let mut data = DataPart::all(fs).into_iter();
         let image_dir = fs.image_dir();
-        let label_len = superblock.label.iter().position(|&b| b == 0).unwrap_or(64);
+        let settings = superblock.settings();
+        let is_set = settings.uuid != superblock.uuid;
         Self {
             pool: PoolPart {
                 path: PoolPath::of(pool).resolved().path(),
                 uuid: superblock.uuid_text(),
-                label: String::from_utf8_lossy(&superblock.label[..label_len]).into_owned(),
+                structure_uuid: is_set.then(|| uuid_text(&superblock.uuid)),
+                label: settings.label,
+                mount_options: settings.mount_options,
                 format_version: superblock.version,
                 created_ns: superblock.created,
                 bytes: superblock.pool_bytes,

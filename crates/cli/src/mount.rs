@@ -5,7 +5,7 @@
 //! is not a fork, because a fork of a program with threads is unsound. The process writes a line
 //! to its standard output, which is a pipe to the command, and then closes its standard streams.
 
-mod options;
+pub(crate) mod options;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -49,10 +49,9 @@ const READY: &str = "ready";
 /// What a process tells its watcher after its mounts have ended.
 const UNMOUNTED: &[u8] = b"unmounted";
 /// Which changes are durable when an operation of a mount returns.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Returning {
     /// Synced changes only
-    #[default]
     Async,
     /// Synced changes, and names that were created, linked, removed or renamed
     Dirsync,
@@ -60,7 +59,7 @@ pub(crate) enum Returning {
     Sync,
 }
 
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(after_help = "\
 The command returns once the directory can be used; the mount goes on in the background. SIGTERM \
 and SIGINT end it cleanly, as `vellum umount DIR` does, wherever it has been moved: it is \
@@ -71,18 +70,20 @@ first, if nothing is mounted below it.
 Options for -o, separated by commas, as in mount(8): ro, rw, allow_other, noallow_other, suid, \
 nosuid, dev, nodev, exec, noexec, relatime, strictatime, noatime, diratime, nodiratime, lazytime, \
 nolazytime, nosymfollow, symfollow, open_requests, uring=auto, uring=on, uring=off, writeback, \
-nowriteback, xattr, noxattr, async, dirsync, sync, direct, barrier, nobarrier, commit=SECONDS, \
-auto_unmount, log=FILE, remount, user, users, owner, group. Other options of fstab and libfuse \
-(defaults, nofail, _netdev, uhelper=, silent, nonempty, fsname=, x-... and so on) are ignored. \
-With dirsync, a call that creates, links, removes or renames a name is durable when it returns; \
-with sync, every change is, on all media that can promise it. For async, the default, see `vellum \
-info`. sync(2) and syncfs(2) do not reach a mount; `vellum sync DIR`, and fsync(2) of any file or \
-directory in it, do. direct, nobarrier, commit=SECONDS, log=FILE, async, dirsync and sync mean the \
-same as --direct, --no-barrier, --commit-every SECONDS, --log and --durability. With uring=auto, \
-the default, requests come by io_uring if the kernel offers it (Linux 6.14 and later, if its \
-switch /sys/module/fuse/parameters/enable_uring is on); uring=on turns the switch on, which only \
-root may do; uring=off has them read from /dev/fuse. With writeback, the kernel gathers writes to \
-an open file, which makes many small ones quicker, and brings them to the pool when the file is \
+nowriteback, xattr, noxattr, async, dirsync, sync, direct, nodirect, barrier, nobarrier, \
+commit=SECONDS, auto_unmount, log=FILE, remount, user, users, owner, group. Other options of \
+fstab and libfuse (defaults, nofail, _netdev, uhelper=, silent, nonempty, fsname=, x-... and so \
+on) are ignored. Options that the pool itself has (`vellum set POOL --option`) hold unless others \
+are given here; with --all, those of the first dataset hold for each. With dirsync, a call that \
+creates, links, removes or renames a name is durable when it returns; with sync, every change is, \
+on all media that can promise it. For async, the default, see `vellum info`. sync(2) and \
+syncfs(2) do not reach a mount; `vellum sync DIR`, and fsync(2) of any file or directory in it, \
+do. direct, nobarrier, commit=SECONDS, log=FILE, async, dirsync and sync mean the same as \
+--direct, --no-barrier, --commit-every SECONDS, --log and --durability. With uring=auto, the \
+default, requests come by io_uring if the kernel offers it (Linux 6.14 and later, if its switch \
+/sys/module/fuse/parameters/enable_uring is on); uring=on turns the switch on, which only root \
+may do; uring=off has them read from /dev/fuse. With writeback, the kernel gathers writes to an \
+open file, which makes many small ones quicker, and brings them to the pool when the file is \
 synced or closed, or some seconds later; a kill of the process that serves the mount loses the \
 rest, and a sync of another file does not include them. With noxattr, the mount has no extended \
 attributes, and access control lists have no effect in it; the kernel then sends fewer requests \
@@ -146,23 +147,19 @@ pub(crate) struct Mount {
     #[arg(long)]
     pub(crate) direct: bool,
     /// Seconds between automatic commits (-o commit=SECONDS), for pools with a log or an external
-    /// data device; a power cut may lose that much
-    #[arg(
-        long,
-        default_value_t = 5,
-        value_name = "SECONDS",
-        value_parser = clap::value_parser!(u32).range(1..)
-    )]
-    pub(crate) commit_every: u32,
+    /// data device; a power cut may lose that much [default: 5]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) commit_every: Option<u32>,
     /// Do not flush the caches of devices on fsync and commits (-o nobarrier). Use it only for
     /// pools and data directly on devices whose caches survive a power cut. On other devices, and
     /// in files, a power cut may destroy everything written since mounting, and the pool with it.
     /// Unmounting flushes the caches
     #[arg(long)]
     pub(crate) no_barrier: bool,
-    /// Which changes are durable when an operation returns (-o async, dirsync, sync)
-    #[arg(long, value_enum, default_value_t)]
-    pub(crate) durability: Returning,
+    /// Which changes are durable when an operation returns (-o async, dirsync, sync) [default:
+    /// async]
+    #[arg(long, value_enum)]
+    pub(crate) durability: Option<Returning>,
     #[command(flatten)]
     pub(crate) opening: Opening,
     /// Ignore unknown options for -o, as mount(8) -s
@@ -182,6 +179,7 @@ pub(crate) struct Mount {
 
 /// Runs `vellum mount`.
 pub(crate) fn run(args: &Mount) -> Outcome<ExitCode> {
+    let args = &options::with_those_of_the_pool(args);
     let config = options::config(args)?;
     if args.fake || helper::is_of_mount() && options::is_absent_and_may_be(args) {
         return Ok(ExitCode::SUCCESS);

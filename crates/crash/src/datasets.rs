@@ -274,12 +274,16 @@ impl Change {
     }
 }
 
-/// A change of the label takes the steps of the table.
+/// A change of the settings takes the steps of the table.
 #[test]
-fn a_power_cut_leaves_the_old_label_or_the_new_one() {
+fn a_power_cut_leaves_the_old_settings_or_the_new_ones() {
     let base = pool();
     let old = counting(&base).unwrap();
-    let new = old.with_label("a label of several words").unwrap();
+    let mut settings = old.settings();
+    settings.label = "a label of several words".into();
+    settings.uuid = [0x5a; 16];
+    settings.mount_options = "noatime,commit=30".into();
+    let new = old.with_settings(&settings).unwrap();
     let tree = tree_of(&base).unwrap();
     let recorded = Shared::of(base.clone());
     recorded.0.start_recording();

@@ -8,5 +8,5 @@ pub use crate::pool::datasets::own_bytes;
 pub use crate::pool::external::open_bytes;
 pub use crate::pool::lifecycle::{FormatOptions, MountOptions, Opened, attach, format};
 pub use crate::pool::{boot_id, media_of_new_pool};
-pub use vellum_layout::{Formed, MergeReason, Merged, uuid_text};
+pub use vellum_layout::{Formed, MergeReason, Merged, Settings, uuid_text};
 pub use vellum_media as media;

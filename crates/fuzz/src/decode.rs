@@ -145,7 +145,11 @@ fn decode_superblock(bytes: &[u8]) {
             change_table(&sealed);
         }
         let _ = sealed.check_writable();
-        let _ = (sealed.label_text(), sealed.uuid_text());
+        let settings = sealed.settings();
+        if let Ok(same) = sealed.with_settings(&settings) {
+            assert_eq!(same.settings(), settings);
+            assert_eq!(same.check_readable(), sealed.check_readable());
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 use thiserror::Error;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-use crate::superblock::{FsRecord, LABEL_BYTES, MAIN, Superblock, features};
+use crate::superblock::{FsRecord, MAIN, Superblock, features};
 
 /// Further datasets begin at multiples of this, and their sizes are multiples of it, so that a
 /// large page of a dataset is also one of the file.
@@ -173,30 +173,21 @@ impl Superblock {
         new.rewritten()
     }
 
-    /// The same superblock with another label, as its next rewrite; `None` if it has no room for
-    /// that.
-    pub fn with_label(&self, label: &str) -> Option<Self> {
-        let mut new = self.clone();
-        new.label = [0; LABEL_BYTES];
-        let there = new.label.get_mut(..label.len())?;
-        there.copy_from_slice(label.as_bytes());
-        Some(new.rewritten())
-    }
-
     pub(crate) fn rewritten(mut self) -> Self {
         self.read_only_compatible &= !features::DATASETS;
         if self.has_datasets() {
             self.read_only_compatible |= features::DATASETS;
         }
+        self.mark_settings();
         self.sequence = self.sequence.saturating_add(1);
         self.seal();
         self
     }
 
     /// Whether an interrupted change explains these bytes of the first, the second and the last
-    /// copy of this superblock, which is the current one. A change writes one record or the label,
-    /// or lets the pool grow. It writes the first copy while the second is whole, and makes all
-    /// copies equal before the next change.
+    /// copy of this superblock, which is the current one. A change writes one record or the
+    /// settings, or lets the pool grow. It writes the first copy while the second is whole, and
+    /// makes all copies equal before the next change.
     pub fn is_left_by_cut(&self, copies: [&[u8]; 3]) -> bool {
         let is_whole = |copy: &[u8]| copy == self.as_bytes();
         let [first, second, _] = copies;
@@ -206,7 +197,7 @@ impl Superblock {
             && (Self::unseal(first).is_ok() || is_whole(second))
     }
 
-    /// Whether a copy is the state before or after a change of the label or of one record (of a
+    /// Whether a copy is the state before or after a change of the settings or of one record (of a
     /// dataset or a segment) or of the pool's size, or torn between that state and this one.
     fn may_be_cut(&self, copy: &[u8]) -> bool {
         let Ok((mut found, _)) = Self::read_from_prefix(copy) else {
@@ -219,7 +210,9 @@ impl Superblock {
         let size = |of: &Self| (of.pool_bytes, of.last_copy_at);
         // A pool that grows gets another size, and another record of a segment.
         let added_or_grown = added.len().max(usize::from(size(&found) != size(self)));
-        let count = changed.len() + added_or_grown + usize::from(found.label != self.label);
+        let mut other = found.clone();
+        other.copy_settings(self);
+        let count = changed.len() + added_or_grown + usize::from(other != found);
         let is_one = match Self::unseal(copy) {
             Ok(_) => count == 1,
             Err(_) => count <= 1,
@@ -234,7 +227,7 @@ impl Superblock {
             && (found.read_only_compatible ^ self.read_only_compatible) & !features::DATASETS == 0
             && (found.incompatible ^ self.incompatible) & !(features::SEGMENTS | features::GROWN)
                 == 0;
-        found.label = self.label;
+        found.copy_settings(self);
         found.segments[1..].copy_from_slice(&self.segments[1..]);
         (found.pool_bytes, found.last_copy_at) = size(self);
         found.incompatible = self.incompatible;
@@ -334,28 +327,6 @@ mod tests {
         }
         assert_eq!(pool.check_readable(), Ok(()));
         assert_eq!(pool.with_dataset("more", 1 << 40, UNIT, [3; 16]), None);
-    }
-
-    #[test]
-    fn an_interrupted_change_of_the_label_is_not_damage() {
-        let old = pool().with_label("a first label").unwrap();
-        let new = old.with_label("another").unwrap();
-        assert_eq!(new.label_text(), "another");
-        assert_eq!(
-            (new.sequence, new.check_readable()),
-            (old.sequence + 1, Ok(()))
-        );
-        assert_eq!(old.with_label(&"x".repeat(LABEL_BYTES + 1)), None);
-        let (was, is) = (old.as_bytes(), new.as_bytes());
-        for at in [64, 128, 132, 136, 192, 4092] {
-            let (growing, going) = (torn(&old, &new, at), torn(&new, &old, at));
-            assert!(old.is_left_by_cut([was, &growing, &going]), "{at}");
-            assert!(new.is_left_by_cut([&growing, is, is]), "{at}");
-            assert!(new.is_left_by_cut([was, is, &going]), "{at}");
-            assert!(!new.is_left_by_cut([&growing, &growing, is]), "{at}");
-        }
-        let both = new.with_dataset("one", 3 * UNIT, UNIT, [1; 16]).unwrap();
-        assert!(!both.is_left_by_cut([both.as_bytes(), both.as_bytes(), was]));
     }
 
     /// The first bytes of one superblock, then the rest of the other.

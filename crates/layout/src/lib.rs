@@ -38,6 +38,7 @@ mod quota;
 mod replica;
 mod saved_state;
 mod segment;
+mod settings;
 mod state;
 mod superblock;
 mod text;
@@ -103,6 +104,7 @@ pub use segment::{
     Homes, LINE_ENTRIES, MapState, MapWord, RUN_BLOCKS, SPAN_LINES, SPAN_LINES_MAX, chain,
     home_line,
 };
+pub use settings::{Settings, SettingsError};
 pub use state::{PoolPhase, PoolState, StateWord};
 pub use superblock::{
     FS_MAX, FsRecord, MAGIC, MAIN, MappingKind, NamespaceKind, REGION_MAX, RegionRecord,

@@ -27,14 +27,20 @@ pub const MAIN: &str = "main";
 pub const SEGMENT_MAX: usize = 32;
 /// Most bytes of a label.
 pub(crate) const LABEL_BYTES: usize = 64;
+/// Most bytes of the options of mounts.
+pub(crate) const MOUNT_OPTIONS_BYTES: usize = 128;
 
 /// Feature bits. A pool with an unknown incompatible bit is refused; one with an unknown
 /// read-only-compatible bit may only be read.
 pub mod features {
     /// Compatible features known to this version.
-    pub const COMPATIBLE: u64 = 0;
+    pub const COMPATIBLE: u64 = USER_UUID | MOUNT_OPTIONS;
     /// Read-only-compatible features known to this version.
     pub const READ_ONLY_COMPATIBLE: u64 = REPLICA | DATASETS | SPARSE;
+    /// Compatible: users see another uuid than that of the structures.
+    pub const USER_UUID: u64 = 1;
+    /// Compatible: mounts take over options.
+    pub const MOUNT_OPTIONS: u64 = 2;
     /// Read-only-compatible: the external data device holds a metadata replica, which every writer
     /// of the pool must mark stale.
     pub const REPLICA: u64 = 1;
@@ -288,7 +294,7 @@ pub struct Superblock {
     pub version: u32,
     /// Bytes of a block, 4096.
     pub block_bytes: u32,
-    /// Random, unique to the pool.
+    /// Random, unique to the pool, and in structures that belong to it.
     pub uuid: [u8; 16],
     /// Compatible features.
     pub compatible: u64,
@@ -332,16 +338,18 @@ pub struct Superblock {
     /// Pool offset of the map of blocks that changed since they were copied to the metadata replica
     /// ([`crate::ChangedMap`]); 0: no replica.
     pub changed_at: u64,
-    /// Reserved, zero.
-    pub reserved_head: [u64; 2],
+    /// The uuid that users see, if it is not that of the structures; else zero.
+    pub user_uuid: [u8; 16],
     /// Metadata regions.
     pub regions: [RegionRecord; REGION_MAX],
     /// Datasets.
     pub datasets: [FsRecord; FS_MAX],
     /// Segments.
     pub segments: [SegmentRecord; SEGMENT_MAX],
+    /// Options of mounts, zero-padded UTF-8.
+    pub mount_options: [u8; MOUNT_OPTIONS_BYTES],
     /// Reserved, zero.
-    pub reserved_tail: [u64; 63],
+    pub reserved_tail: [u64; 47],
     /// Reserved, zero.
     pub reserved_check: u32,
     /// CRC-32C of everything before.
@@ -593,6 +601,7 @@ impl Superblock {
         )?;
         field(self.datasets[0].root == ROOT_SLOT, "root directory")?;
         field(self.has_sound_datasets(), "table of datasets")?;
+        field(self.has_sound_settings(), "set of settings")?;
         let is_logged = self.incompatible & features::LOGGED != 0;
         field(is_logged == (self.log_bytes != 0), "log")?;
         let has_undo = self.incompatible & features::UNDO != 0;
@@ -712,21 +721,6 @@ impl Superblock {
         let new = new.rewritten();
         let has_room = self.datasets().all(|part| part.at >= new.pool_bytes);
         (has_room && new.check_readable().is_ok()).then_some(new)
-    }
-
-    /// The label as text.
-    pub fn label_text(&self) -> String {
-        let end = self
-            .label
-            .iter()
-            .position(|&b| b == 0)
-            .unwrap_or(self.label.len());
-        String::from_utf8_lossy(&self.label[..end]).into_owned()
-    }
-
-    /// The pool's identity in the usual hexadecimal form.
-    pub fn uuid_text(&self) -> String {
-        uuid_text(&self.uuid)
     }
 }
 

@@ -97,9 +97,18 @@ pub(super) fn whole(information: &Information) -> String {
 impl Lines {
     fn pool(&mut self, pool: &PoolPart) {
         self.add("pool", pool.path.display());
-        self.add("uuid", &pool.uuid);
+        match &pool.structure_uuid {
+            Some(uuid) => self.add(
+                "uuid",
+                format_args!("{} ({uuid} until it was set)", pool.uuid),
+            ),
+            None => self.add("uuid", &pool.uuid),
+        }
         if !pool.label.is_empty() {
             self.add("label", &pool.label);
+        }
+        if !pool.mount_options.is_empty() {
+            self.add("mounted as", &pool.mount_options);
         }
         let (made, version) = (time(pool.created_ns), pool.format_version);
         self.add(

@@ -1,20 +1,13 @@
 //! `vellum info --udev`: what a rule of udev imports, in the words of blkid(8).
 
 use std::fmt::Write;
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use vellum::{PoolPath, pool_of_data, uuid_text};
-use vellum_check::survey;
 use vellum_terminal::output::print;
 use vellum_terminal::{Failure, Outcome};
 
-use super::MAGIC;
-use crate::bytes::Bytes;
-
-/// The places of the first two copies of the superblock.
-const COPIES: [u64; 2] = [0, 4096];
+use crate::bytes;
 
 /// Prints the properties of a device with a pool, or with the data of one. Nothing is locked: the
 /// pool may be in use.
@@ -35,25 +28,15 @@ fn properties(device: &Path) -> Option<String> {
             uuid_text(&pool)
         ));
     }
-    // Only then is the search for copies at other places worth its time.
-    let file = File::open(device).ok()?;
-    let has_magic = |&at: &u64| {
-        let mut found = [0; MAGIC.len()];
-        file.read_exact_at(&mut found, at).is_ok() && found == MAGIC
-    };
-    COPIES.iter().find(|at| has_magic(at))?;
     let place = PoolPath {
         pool: device.to_owned(),
         name: None,
     };
-    let superblock = survey::header(&Bytes::unlocked(&place)?)?;
-    let mut told = format!(
-        "ID_FS_USAGE=filesystem\nID_FS_TYPE=vellum\nID_FS_VERSION={}\n",
-        superblock.version
-    );
+    let (version, settings) = bytes::settings(&place)?;
+    let mut told = format!("ID_FS_USAGE=filesystem\nID_FS_TYPE=vellum\nID_FS_VERSION={version}\n");
     for (name, value) in [
-        ("UUID", superblock.uuid_text()),
-        ("LABEL", superblock.label_text()),
+        ("UUID", uuid_text(&settings.uuid)),
+        ("LABEL", settings.label),
     ] {
         if !value.is_empty() {
             let (plain, encoded) = (plain(&value), encoded(&value));

@@ -5,12 +5,15 @@ use std::time::Duration;
 
 use vellum::{AccessPolicy, Durability, PoolPath};
 use vellum_fuse::{MountConfig, MountFlags, Uring};
+use vellum_terminal::output::warn_line;
 use vellum_terminal::{Failure, Outcome};
 
 use super::{Mount, Returning};
+use crate::bytes;
 
 /// The option for reading and writing data past the page cache.
 const DIRECT: &str = "direct";
+const NO_DIRECT: &str = "nodirect";
 /// The option that removes the mount when its process is killed.
 const AUTO_UNMOUNT: &str = "auto_unmount";
 /// The option that changes an existing mount.
@@ -70,6 +73,80 @@ fn restrict(flags: &mut MountFlags, no_exec: bool) {
     flags.no_exec |= no_exec;
 }
 
+/// Whether a pool can keep an option for its mounts: one that decides neither who may do what, nor
+/// anything outside the pool. So a stranger's pool may be mounted with the options that it has.
+pub(crate) fn can_be_kept(option: &str) -> bool {
+    const WORDS: [&str; 23] = [
+        "async",
+        "atime",
+        "barrier",
+        "diratime",
+        DIRECT,
+        "dirsync",
+        "lazytime",
+        "noatime",
+        "nobarrier",
+        "nodiratime",
+        NO_DIRECT,
+        "nolazytime",
+        "norelatime",
+        "nostrictatime",
+        "nowriteback",
+        "noxattr",
+        "relatime",
+        "strictatime",
+        "sync",
+        "uring=auto",
+        "uring=off",
+        "writeback",
+        "xattr",
+    ];
+    let seconds = option.strip_prefix(COMMIT);
+    WORDS.contains(&option) || seconds.is_some_and(|number| number.parse::<u32>().is_ok())
+}
+
+/// The same command with all options in one list, in which later ones override earlier ones: those
+/// that the pool keeps, those of the command that have a name of their own, and those of `-o`.
+pub(super) fn with_those_of_the_pool(args: &Mount) -> Mount {
+    let kept = match is_remount(args) {
+        // As with other file systems, only a new mount takes them over.
+        true => Vec::new(),
+        false => kept_by_the_pool(args),
+    };
+    let flags = [
+        args.direct.then(|| DIRECT.to_owned()),
+        args.no_barrier.then(|| "nobarrier".to_owned()),
+        args.commit_every
+            .map(|seconds| format!("{COMMIT}{seconds}")),
+        args.durability.map(|returning| match returning {
+            Returning::Async => "async".to_owned(),
+            Returning::Dirsync => "dirsync".to_owned(),
+            Returning::Sync => "sync".to_owned(),
+        }),
+    ];
+    let given = flags.into_iter().flatten().chain(args.options.clone());
+    Mount {
+        options: kept.into_iter().chain(given).collect(),
+        ..args.clone()
+    }
+}
+
+/// The options that the pool keeps, without those that no pool may keep.
+fn kept_by_the_pool(args: &Mount) -> Vec<String> {
+    let found = bytes::settings(&PoolPath::of(&args.pool).resolved());
+    let text = found.map_or_else(String::new, |(_, settings)| settings.mount_options);
+    let options = text.split(',').filter(|option| !option.is_empty());
+    let (kept, others): (Vec<_>, Vec<_>) = options.partition(|option| can_be_kept(option));
+    for option in others.into_iter().filter(|_| !args.background_child) {
+        warn_line!(
+            "vellum: {}: its mount option `{}` is ignored",
+            args.pool.display(),
+            option.escape_debug()
+        );
+    }
+    kept.into_iter().map(str::to_owned).collect()
+}
+
 pub(super) fn config(args: &Mount) -> Outcome<MountConfig> {
     let mut config = MountConfig {
         read_only: args.read_only,
@@ -113,7 +190,7 @@ pub(super) fn config(args: &Mount) -> Outcome<MountConfig> {
             user if user.starts_with("user=") => restrict(&mut config.flags, true),
             AUTO_UNMOUNT => {}
             // Options of the pool, not of the mount.
-            "async" | "dirsync" | "sync" | "barrier" | "nobarrier" | DIRECT => {}
+            "async" | "dirsync" | "sync" | "barrier" | "nobarrier" | DIRECT | NO_DIRECT => {}
             valued if valued.starts_with(COMMIT) || valued.starts_with(LOG) => {}
             other if says_nothing(other) || args.sloppy => {}
             other => {
@@ -141,11 +218,7 @@ pub(super) fn durability(args: &Mount) -> Durability {
         "sync" => Some(Durability::Sync),
         _ => None,
     });
-    said.unwrap_or(match args.durability {
-        Returning::Async => Durability::Async,
-        Returning::Dirsync => Durability::Dirsync,
-        Returning::Sync => Durability::Sync,
-    })
+    said.unwrap_or_default()
 }
 
 /// Whether commits flush the caches of devices.
@@ -155,29 +228,23 @@ pub(super) fn barriers(args: &Mount) -> bool {
         "nobarrier" => Some(false),
         _ => None,
     });
-    said.unwrap_or(!args.no_barrier)
+    said.unwrap_or(true)
 }
 
 /// The interval of automatic commits. As with other file systems, `commit=0` means the default.
 pub(super) fn commit_every(args: &Mount) -> Outcome<Duration> {
+    const DEFAULT_S: u32 = 5;
     let said = last(args, |option| {
         option.strip_prefix(COMMIT).map(str::to_owned)
     });
-    let seconds = match said {
-        None => args.commit_every,
-        Some(said) => {
-            let number = said.parse().map_err(|_| {
-                Failure::usage(format!(
-                    "mount option `{COMMIT}{said}`: write a number of seconds"
-                ))
-            })?;
-            if number == 0 {
-                args.commit_every
-            } else {
-                number
-            }
-        }
-    };
+    let seconds = said.map_or(Ok(0), |said| {
+        said.parse().map_err(|_| {
+            Failure::usage(format!(
+                "mount option `{COMMIT}{said}`: write a number of seconds"
+            ))
+        })
+    })?;
+    let seconds = if seconds == 0 { DEFAULT_S } else { seconds };
     Ok(Duration::from_secs(seconds.into()))
 }
 
@@ -189,7 +256,12 @@ pub(super) fn log(args: &Mount) -> Option<PathBuf> {
 
 /// Whether data are read and written past the page cache.
 pub(super) fn is_direct(args: &Mount) -> bool {
-    args.direct || has(args, DIRECT)
+    let said = last(args, |option| match option {
+        DIRECT => Some(true),
+        NO_DIRECT => Some(false),
+        _ => None,
+    });
+    said.unwrap_or(false)
 }
 
 /// Whether the mount is removed when its process is killed.

@@ -455,10 +455,11 @@ impl<M: Memories> Fs<M> {
         superblock.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The identity of the pool.
+    /// The identity of the pool for users.
     pub(crate) fn uuid(&self) -> [u8; 16] {
         let superblock = self.superblock.read();
-        superblock.unwrap_or_else(PoisonError::into_inner).uuid
+        let superblock = superblock.unwrap_or_else(PoisonError::into_inner);
+        superblock.shown_uuid()
     }
 
     /// The kind of medium that the pool's bytes lie on.

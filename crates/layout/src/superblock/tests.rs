@@ -216,7 +216,7 @@ fn unknown_features_are_refused_by_name() {
         with(|sb| sb.read_only_compatible = 1 << 62),
         (Ok(()), only_read)
     );
-    assert_eq!(with(|sb| sb.compatible = 1), (Ok(()), Ok(())));
+    assert_eq!(with(|sb| sb.compatible = 1 << 61), (Ok(()), Ok(())));
     let newer = Err(SuperblockError::Version(2));
     assert_eq!(with(|sb| sb.version = 2), (newer, Ok(())));
     for change in [

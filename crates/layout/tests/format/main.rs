@@ -103,8 +103,8 @@ fn structs() {
     assert_struct!(Superblock: magic version block_bytes uuid compatible read_only_compatible
         incompatible sequence created hash_seed pool_bytes chunk_bytes thread_slots
         thread_slot_bytes state_at slots_at last_copy_at label log_at log_bytes undo_at undo_bytes
-        media_at changed_at reserved_head regions datasets
-        segments reserved_tail reserved_check checksum);
+        media_at changed_at user_uuid regions datasets
+        segments mount_options reserved_tail reserved_check checksum);
     assert_struct!(RegionRecord: at chunks chunk_table_at live_map_at);
     assert_struct!(FsRecord: in_use namespace root name area_table area_bytes size_max at bytes
         uuid);
@@ -302,8 +302,8 @@ fn constants() {
             features::READ_ONLY_COMPATIBLE,
             features::INCOMPATIBLE
         ),
-        (0, 7, 63),
-        "the document says that nine features are defined"
+        (3, 7, 63),
+        "the document says that eleven features are defined"
     );
 }
 
