@@ -25,9 +25,9 @@ before, and nothing of what is done while it is made. Writes by memory maps coun
 has written them back, which the command makes it do first.
 
 FILE is a sparse pool with the blocks that are in use. It counts as one that was not closed, and \
-the next opening recovers it. It has the UUID of POOL: a copy to keep, not one to mount beside \
-POOL. A pool with its data on another device cannot be copied so; of a pool with several datasets, \
-POOL is the first one, and POOL:NAME another.
+the next opening recovers it. It has the UUID of POOL, whose place it can take: where both are \
+devices, `UUID=` may find either. A pool with its data on another device cannot be copied so; of a \
+pool with several datasets, POOL is the first one, and POOL:NAME another.
 
 FILE gets its name when it is complete and durable. Whatever goes wrong, nothing is left of it, \
 and POOL goes on.

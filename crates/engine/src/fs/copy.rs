@@ -330,8 +330,8 @@ impl<M: Memories> Output<'_, '_, M> {
         self.copy.scope == CopyScope::Whole && [0, BLOCK_BYTES, last].contains(&at)
     }
 
-    /// Blocks of files that this part of the table does not map need not be copied. Unwritten ones
-    /// read as zeros.
+    /// Blocks that are free by this part of the table need not be copied, nor unwritten ones, which
+    /// read as zeros. Who holds a block in limbo the table does not tell.
     fn spare_unused(&self, at: u64, bytes: &[u8]) {
         if self.copy.scope == CopyScope::Metadata || at >= self.copy.core.geometry.data_at {
             return;
@@ -341,7 +341,7 @@ impl<M: Memories> Output<'_, '_, M> {
             let word_at = self.copy.table.word_at(block).unwrap_or(at) - at;
             let word = bytes[word_at as usize..].first_chunk::<8>();
             let word = MapWord(word.map_or(0, |word| u64::from_le_bytes(*word)));
-            if word.state() != MapState::Mapped {
+            if matches!(word.state(), MapState::Free | MapState::Unwritten) {
                 self.copy.preserver.spare(first + block);
             }
         }
