@@ -49,9 +49,11 @@ mod walk;
 mod way;
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
+use rustix::process::Signal;
 use vellum_terminal::output::{print, print_failure, warn_line};
 use vellum_terminal::{Failure, Outcome, Printing, status};
 
@@ -59,6 +61,9 @@ use crate::args::{Cli, Command};
 use crate::spelling::Current;
 
 fn main() -> ExitCode {
+    // With a handler, what would make a file larger than RLIMIT_FSIZE fails (EFBIG). Without, it
+    // would end the process. Programs that this one starts have none.
+    let _ = signal_hook::flag::register(Signal::XFSZ.as_raw(), Arc::default());
     let Current { words, notes } = helper::arguments();
     for note in notes {
         warn_line!("{note}");

@@ -56,7 +56,7 @@ pub enum MediaError {
     },
     /// The file system of the pool is full.
     #[error(
-        "no space for the {len_bytes} bytes of {}: free some space, or choose a smaller pool",
+        "no space for the {len_bytes} bytes of {}: free some space, or choose a smaller size",
         path.display()
     )]
     NoSpace {
@@ -171,7 +171,7 @@ fn too_large(len_bytes: u64, available_bytes: u64) -> String {
     match available_bytes {
         0 => format!(
             "cannot have {len_bytes} bytes: its file system, or a limit of the process, allows no \
-             file as large as that; choose a smaller pool"
+             file as large as that; choose a smaller size"
         ),
         _ => format!(
             "cannot hold a pool of {len_bytes} bytes (it has {available_bytes}): choose a size \

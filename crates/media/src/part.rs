@@ -35,7 +35,10 @@ impl<'f> Room<'f> {
         let is_zero = there == 0 || punch(self.fd, start, there).is_ok();
         let taken = allocate(self.fd, start, len)
             .and_then(|()| rustix::fs::fsync(self.fd))
-            .map_err(|errno| no_room(self.path, len, errno));
+            .map_err(|errno| match errno {
+                Errno::FBIG => no_room(self.path, start.saturating_add(len), errno),
+                _ => no_room(self.path, len, errno),
+            });
         if taken.is_err() && start.saturating_add(len) > self.len() {
             // The bytes that the file has grown by are useless; a failure to remove them changes
             // nothing.

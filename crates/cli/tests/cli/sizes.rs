@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::support::{Bench, Mounted, has_fuse, skipped};
+use crate::support::{Bench, Mounted, done, has_fuse, skipped, vellum};
 
 const MIB: u64 = 1 << 20;
 
@@ -93,6 +93,29 @@ fn a_mounted_pool_grows_under_its_files() {
         mounted.umount();
         mounted.bench.sound();
     }
+}
+
+#[test]
+fn a_file_does_not_grow_beyond_the_limit_of_the_process() {
+    let bench = Bench::with_pool("16M");
+    let limited = |args: &[&str]| {
+        let mut command = Command::new("bash");
+        command.args(["-c", "ulimit -f 20480; exec \"$@\"", "bash"]);
+        command.arg(vellum().get_program()).args(args);
+        done(command.current_dir(bench.path()).output().expect("it runs"))
+    };
+    limited(&["resize", "p.img", "32M"]).failed(
+        1,
+        &["p.img cannot have 33554432 bytes", "a limit of the process"],
+    );
+    bench.sound();
+    limited(&["resize", "p.img", "19M"]).ok();
+    bench.sound();
+    assert_eq!(resized(&bench, &["p.img", "32M"])["before_bytes"], 19 * MIB);
+    limited(&["mkfs", "q.img", "--size", "32M"]).failed(
+        1,
+        &["q.img cannot have 33554432 bytes", "a limit of the process"],
+    );
 }
 
 #[test]

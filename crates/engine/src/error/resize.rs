@@ -25,6 +25,12 @@ pub enum ResizeError {
         /// The size that was asked for.
         wanted: u64,
     },
+    /// The pool would get no room for more data.
+    #[error("the pool grows by 8 blocks at a time: {least} bytes are the least that it can get")]
+    TooLittle {
+        /// The smallest size that it can get.
+        least: u64,
+    },
     /// The pool's data lie on external devices.
     #[error(
         "its data lie on another device, so a larger file would not give it room; add a device \

@@ -234,6 +234,16 @@ fn what_cannot_grow_says_why_and_stays() {
         refusal(pool.grow(u64::MAX)),
         ResizeError::TooLarge
     ));
+    let least = match refusal(pool.grow(8 * MIB + 1)) {
+        ResizeError::TooLittle { least } => least,
+        other => panic!("{other}"),
+    };
+    assert!(least <= 8 * MIB + 8 * 4096);
+    assert!(matches!(
+        refusal(pool.grow(least - 1)),
+        ResizeError::TooLittle { .. }
+    ));
+    assert_eq!(pool.grow(least).unwrap(), least);
     let most = pool.fs().grows_to();
     match refusal(pool.grow(most + 64 * 4096)) {
         ResizeError::WhileOpen { most: told } => assert_eq!(told, most),

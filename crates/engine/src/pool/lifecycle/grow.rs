@@ -13,7 +13,7 @@
 
 use std::sync::PoisonError;
 
-use vellum_layout::{BLOCK_BYTES, Geometry, Superblock, TablePlan, table_chunks};
+use vellum_layout::{BLOCK_BYTES, Geometry, LINE_ENTRIES, Superblock, TablePlan, table_chunks};
 use vellum_media::{Medium, Memories};
 
 use crate::error::{Error, Location, ResizeError, Result};
@@ -41,6 +41,9 @@ impl<M: Memories> Fs<M> {
     /// Fails with [`Error::Resize`] if the pool cannot get this size; if it is read only, damaged
     /// or closed; if the file or device has no room; and if the medium fails. After a failure of
     /// the medium the pool has the old size or, after the next opening, the new one.
+    ///
+    /// A file that would become larger than `RLIMIT_FSIZE` permits is such a failure only if the
+    /// process ignores or catches `SIGXFSZ`. Else that signal ends it, as at any other write.
     pub fn grow(&self, pool_bytes: u64) -> Result<u64> {
         let core = &self.core;
         // One growth at a time, and a close waits for it.
@@ -101,6 +104,12 @@ impl<M: Memories> Fs<M> {
         }
         if now.datasets().any(|part| part.at < pool_bytes) {
             return refused(ResizeError::Followed);
+        }
+        let blocks = geometry.blocks() + LINE_ENTRIES;
+        // The last copy of the superblock lies behind them.
+        let least = geometry.data_at + (blocks + 1) * BLOCK_BYTES;
+        if pool_bytes < least {
+            return refused(ResizeError::TooLittle { least });
         }
         let Some(larger) = now.grown(pool_bytes) else {
             return refused(ResizeError::TooLarge);
