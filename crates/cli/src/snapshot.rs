@@ -25,9 +25,9 @@ before, and nothing of what is done while it is made. Writes by memory maps coun
 has written them back, which the command makes it do first.
 
 FILE is a sparse pool with the blocks that are in use. It counts as one that was not closed, and \
-the next opening recovers it. It has the UUID of POOL, whose place it can take: where both are \
-devices, `UUID=` may find either. A pool with its data on another device cannot be copied so; of a \
-pool with several datasets, POOL is the first one, and POOL:NAME another.
+the next opening recovers it. It has the UUID of POOL, whose place it can take; `vellum set FILE \
+--uuid random` gives it one of its own. A pool with its data on another device cannot be copied \
+so; of a pool with several datasets, POOL is the first one, and POOL:NAME another.
 
 FILE gets its name when it is complete and durable. Whatever goes wrong, nothing is left of it, \
 and POOL goes on.
@@ -74,6 +74,9 @@ pub(crate) fn run(args: &Snapshot) -> Outcome {
             copied_bytes: made.copied_bytes,
             paused_us: made.paused_us,
         });
+    }
+    if args.printing.quiet {
+        return Ok(());
     }
     say!(
         "{}: {} copied, of a pool of {}; changes waited {}.{:03} ms",

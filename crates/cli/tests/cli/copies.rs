@@ -183,7 +183,8 @@ fn a_snapshot_of_a_pool_in_use_is_of_one_instant() {
         let bench = &mounted.bench;
         under_load(&mounted, || {
             for copy in ["1.img", "2.img"] {
-                bench.run(&["snapshot", "mnt", copy, "--quiet"]).ok();
+                let did = bench.run(&["snapshot", "mnt", copy, "--quiet"]).ok();
+                assert_eq!(did.out, "");
             }
         });
         for copy in ["1.img", "2.img"] {
@@ -219,6 +220,8 @@ fn a_snapshot_at_rest_has_the_same_files() {
         bench.run(&["get", "copy.img:/f", "back"]).ok();
         let back = std::fs::read(bench.join("back")).expect("read");
         assert!(back == vec![7; 3 << 20]);
+        bench.run(&["set", "copy.img", "--uuid", "random"]).ok();
+        bench.run(&["check", "--strict", "copy.img"]).ok();
         let again = bench.run(&["snapshot", "p.img", "copy.img"]);
         again.failed(1, &["copy.img", "exists"]);
         bench.sound();
