@@ -16,9 +16,9 @@ use crate::{info, location};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-For pools on a device, whose free blocks are discarded, and for pools made with `vellum mkfs \
---sparse`, in whose file free blocks become holes. Other pools keep all the space of their file, \
-because stores rely on it. fstrim(8) does the same for a mount.
+For data on a device, whose free blocks are discarded, and for pools made with `vellum mkfs \
+--sparse`, in whose file free blocks become holes. Other files keep all their space, because \
+writes rely on it. fstrim(8) does the same for a mount.
 
 Examples:
   vellum trim pool.img

@@ -86,7 +86,7 @@ pub trait Medium: Persistent {
         Ok(())
     }
 
-    /// Whether the data lie on a device, where [space that was given back](Self::give_back) needs
+    /// Whether data lie on a device, where [space that was given back](Self::give_back) needs
     /// no providing.
     fn is_on_device(&self) -> bool {
         false

@@ -285,6 +285,73 @@ fn a_mounted_pool_is_trimmed_by_both_commands() {
     mounted.bench.sound();
 }
 
+/// A loop device on a file, if this user can create one.
+struct Loop(String);
+
+impl Loop {
+    fn on(bench: &Bench, file: &str, bytes: u64) -> Option<Self> {
+        let made = File::create(bench.join(file)).and_then(|file| file.set_len(bytes));
+        made.expect("a file");
+        let mut losetup = Command::new("losetup");
+        losetup.args(["--find", "--show", file]);
+        let found = losetup.current_dir(bench.path()).output().ok()?;
+        let device = String::from_utf8(found.stdout).expect("text");
+        found.status.success().then(|| Self(device.trim().into()))
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let detached = Command::new("losetup").args(["-d", &self.0]).status();
+        assert!(detached.expect("losetup runs").success());
+    }
+}
+
+/// Data devices are discarded, and files with data keep their space.
+#[test]
+fn only_devices_with_data_are_trimmed() {
+    for device_comes_first in [true, false] {
+        let bench = Bench::empty();
+        let Some(device) = Loop::on(&bench, "below.img", 32 * MIB) else {
+            return skipped("only_devices_with_data_are_trimmed", "no loop device");
+        };
+        let (file, size) = (&["data.img", "--size", "32M"][..], "32M");
+        if device_comes_first {
+            bench
+                .run(&["mkfs", "p.img", "-q", "--data", &device.0])
+                .ok();
+            bench.run(&[&["data", "add", "p.img"], file].concat()).ok();
+        } else {
+            let make = [
+                "mkfs",
+                "p.img",
+                "-q",
+                "--data",
+                "data.img",
+                "--data-size",
+                size,
+            ];
+            bench.run(&make).ok();
+            bench.run(&["trim", "p.img"]).failed(1, &["sparse"]);
+            bench.run(&["data", "add", "p.img", &device.0]).ok();
+        }
+        let taken = |name: &str| bench.join(name).metadata().expect("attributes").blocks() * 512;
+        std::fs::write(bench.join("mib"), vec![7; MIB as usize]).expect("written");
+        let name = |number: u64| format!("p.img:/{number}");
+        (0..48).for_each(|number| drop(bench.run(&["put", "mib", &name(number)]).ok()));
+        (1..48).for_each(|number| drop(bench.run(&["rm", &name(number)]).ok()));
+        let [below, data] = ["below.img", "data.img"].map(taken);
+        bench.run(&["trim", "p.img"]).ok();
+        assert!(taken("below.img") + 8 * MIB < below, "{below}");
+        assert_eq!(taken("data.img"), data);
+        let kept = bench.run(&["get", "p.img:/0", "got"]).ok();
+        assert_eq!(kept.err, "");
+        let got = std::fs::read(bench.join("got")).expect("read");
+        assert!(got.len() as u64 == MIB && got.iter().all(|&byte| byte == 7));
+        bench.sound();
+    }
+}
+
 #[test]
 fn only_sparse_pools_and_devices_are_trimmed() {
     let bench = Bench::with_pool("16M");

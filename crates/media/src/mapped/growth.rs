@@ -118,16 +118,24 @@ impl MappedPool {
         self.keep_for_copy(at, len);
         self.in_files(at, len).try_for_each(|piece| {
             let (file, from) = self.file_at(piece.start);
+            // A file of data keeps its space, because writes rely on it.
+            if self.data_at(piece.start).is_some() && !is_device(file) {
+                return Err(io::ErrorKind::Unsupported.into());
+            }
             Ok(punch(file, from, piece.end - piece.start)?)
         })
     }
 
     /// See [`crate::Medium::is_on_device`].
     pub(super) fn has_device(&self) -> bool {
-        let file = match self.data.first() {
-            Some(data) => data.file.backing.fd.as_fd(),
-            None => self.fd.as_fd(),
-        };
-        matches!(Room::of(&file, Path::new("")), Ok(None))
+        let mut data = self.data.iter();
+        match self.data.is_empty() {
+            true => is_device(self.fd.as_fd()),
+            false => data.any(|data| is_device(data.file.backing.fd.as_fd())),
+        }
     }
+}
+
+fn is_device(file: BorrowedFd<'_>) -> bool {
+    matches!(Room::of(&file, Path::new("")), Ok(None))
 }
