@@ -89,6 +89,7 @@ const PLAIN: &[&str] = &[
     "Rule",
     "SetAttr",
     "SetTime",
+    "Settings",
     "StatFs",
     "SuperblockError",
     "UndoCounts",
