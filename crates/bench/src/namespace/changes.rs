@@ -2,14 +2,12 @@
 
 use std::ffi::CString;
 
-use super::subjects::{
-    ADAM, BASELINE, DEFAULT, PoolKind, Room, Setting, Work, names as names_of, timed,
-};
+use super::subjects::{ADAM, BASELINE, DEFAULT, PoolKind, Room, Setting, Work, names as names_of};
 use crate::Result;
 use crate::mapping::{Grid, Sample};
 use crate::order::{names, shuffled_names};
 use crate::report::Outcome;
-use crate::side::Side;
+use crate::side::{Side, timed};
 use crate::target::Target;
 
 const LABELS: [&str; 4] = ["create", "unlink", "mkdir", "rmdir"];

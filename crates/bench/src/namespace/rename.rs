@@ -2,15 +2,13 @@
 
 use std::ffi::CString;
 
-use super::subjects::{
-    BASELINE, DEFAULT, PoolKind, Room, STILL, Setting, Work, names as names_of, timed,
-};
+use super::subjects::{BASELINE, DEFAULT, PoolKind, Room, STILL, Setting, Work, names as names_of};
 use crate::Result;
 use crate::figure::{Axis, Scale};
 use crate::mapping::{Grid, Sample};
 use crate::order::names;
 use crate::report::Outcome;
-use crate::side::Side;
+use crate::side::{Side, timed};
 use crate::target::Target;
 
 /// Renames of a round, back and forth.

@@ -9,6 +9,7 @@ mod memory;
 mod mount;
 mod namespace;
 mod reading;
+mod scale;
 #[path = "../small/mod.rs"]
 mod small;
 

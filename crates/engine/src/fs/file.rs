@@ -54,7 +54,7 @@ use crate::sites;
 pub use allocate::Allocate;
 pub(crate) use allocate::check_range;
 pub(crate) use measure::Cold;
-pub use probe::{MappingProbe, gather_metadata, settle};
+pub use probe::{MappingProbe, gather_metadata, metadata_bytes, settle};
 pub(crate) use read_path::ReadPaths;
 pub(crate) use translation::Translation;
 pub(crate) use truncate::check_size;

@@ -38,7 +38,7 @@ pub use attr::{Attr, SetAttr, SetTime, StatFs};
 pub use copy::{Copied, CopyScope};
 pub use cred::{Access, Cred};
 pub use dir::RenameFlags;
-pub use file::{Allocate, MappingProbe, View, ViewSource, gather_metadata, settle};
+pub use file::{Allocate, MappingProbe, View, ViewSource, gather_metadata, metadata_bytes, settle};
 pub use flags::FileFlags;
 pub use list::ListPosition;
 pub use locks::{HeldLock, LockCancel, LockKind, LockOwner, LockRange, LockWait};

@@ -2,6 +2,7 @@
 //! make, without the bytes.
 
 use std::ops::Range;
+use std::sync::atomic::Ordering;
 
 use vellum_layout::{BLOCK_BYTES, ChunkKind, SLOT_BYTES, SLOTS_PER_BLOCK};
 use vellum_media::{Memories, Memory, Real};
@@ -287,6 +288,19 @@ fn evict_structure<M: Memories>(core: &Core<M>) {
 pub fn gather_metadata(fs: &Fs<Real>) -> f64 {
     let bytes = fs.core.geometry.data_at;
     fs.core.pool.gather_large_pages(bytes) as f64 / bytes as f64
+}
+
+/// Bytes of metadata in use, those that thread slots hold ready among them.
+pub fn metadata_bytes<M: Memories>(fs: &Fs<M>) -> u64 {
+    let core = &fs.core;
+    let words = 0..core.geometry.meta_slots().div_ceil(64);
+    let used = words.map(|index| {
+        let word = core
+            .arena
+            .load(core.map.used + index * 8, Ordering::Relaxed);
+        u64::from(word.count_ones())
+    });
+    used.sum::<u64>() * SLOT_BYTES
 }
 
 /// Frees blocks that are no longer in use. The caller has no [`MappingProbe`].
