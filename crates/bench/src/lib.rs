@@ -11,13 +11,11 @@
 //! * [`reading`] measures reading by search and by page table: the figures of AFPT.
 //! * [`commits`] measures `fsync` on logged pools, and operations during checkpoints.
 //! * [`fsmac`] measures pools with a log against ext4 on the same disk: the figures of FSMAC.
-//! * [`scale`] measures many files, long use, and the largest of what there can be.
 //! * [`mounted`] measures requests, programs and transfers through a mount.
 //! * [`workloads`] runs workloads of whole programs.
 //! * [`report`] shows [`figure`]s as a page.
 #![forbid(unsafe_code)]
 
-mod callgrind;
 mod checks;
 pub mod commits;
 mod error;
@@ -25,8 +23,6 @@ pub mod figure;
 pub mod fsmac;
 mod interrupt;
 mod kernel;
-mod latencies;
-mod left;
 mod library;
 mod limit;
 mod machine;
@@ -44,7 +40,6 @@ mod progress;
 pub mod reading;
 pub mod report;
 mod repository;
-pub mod scale;
 mod scratch;
 mod serve;
 mod side;

@@ -15,7 +15,6 @@ use vellum::{
 
 use crate::error::Error;
 use crate::side::{For, Side};
-use crate::workloads::FileTree;
 use crate::{Result, error::doing};
 
 /// The background is idle when nothing happened in this many looks ...
@@ -62,11 +61,6 @@ impl Library {
         options: PoolOptions,
     ) -> Result<Self> {
         make_pool(&path, made)?.close()?;
-        Self::open(path, options)
-    }
-
-    /// Opens a pool that is there.
-    pub(crate) fn open(path: PathBuf, options: PoolOptions) -> Result<Self> {
         let mut library = Self {
             open: None,
             path,
@@ -123,16 +117,6 @@ impl Library {
     /// The file system.
     pub(crate) fn fs(&self) -> &Arc<RealFs> {
         &self.opened().fs
-    }
-
-    /// Paths from the root.
-    pub(crate) fn volume(&self) -> &Volume {
-        &self.opened().volume
-    }
-
-    /// The same, as any file system has them.
-    pub(crate) fn tree(&self) -> &impl FileTree<File = vellum::File> {
-        self.volume()
     }
 
     /// The size of the pool in bytes.

@@ -12,7 +12,6 @@ use vellum_bench::mounted::{MountOptions, main_mount};
 use vellum_bench::namespace::{NamespaceOptions, main_namespace};
 use vellum_bench::ops::{OpsOptions, main_ops};
 use vellum_bench::reading::{ReadingOptions, main_reading};
-use vellum_bench::scale::{ScaleOptions, main_scale};
 use vellum_terminal::manual::Manual;
 use vellum_terminal::output::warn_line;
 use vellum_terminal::{Failure, Outcome};
@@ -40,8 +39,6 @@ enum Bench {
     Fsmac(FsmacOptions),
     /// Commits of logged pools against fsync of the underlying file system
     Commits(CommitsOptions),
-    /// Many files, large directories, long paths, sparse files, and long use of full pools
-    Scale(ScaleOptions),
     /// Requests, programs and transfers through a mount, beside other file systems
     Mount(MountOptions),
     #[command(flatten)]
@@ -66,7 +63,6 @@ fn run(what: Bench) -> Outcome {
         Bench::Reading(options) => main_reading(&options),
         Bench::Fsmac(options) => main_fsmac(&options),
         Bench::Commits(options) => main_commits(&options),
-        Bench::Scale(options) => main_scale(&options),
         Bench::Mount(options) => main_mount(&options),
         Bench::Manual(manual) => return manual.write(Cli::command(), "vellum-bench"),
     };

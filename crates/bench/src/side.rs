@@ -7,8 +7,6 @@ use vellum::media::count::Counts;
 
 use crate::Result;
 use crate::error::expect;
-use crate::mapping::Sample;
-use crate::stopwatch::Stopwatch;
 
 /// Bytes of a block, of a read and of an append.
 pub(crate) const BLOCK: usize = 4096;
@@ -102,20 +100,4 @@ pub(crate) trait Side: Sync {
             expect(what, found, expected)
         }
     }
-}
-
-/// The time per operation of `ops` operations, and their total counts.
-pub(crate) fn timed<S: Side>(
-    side: &S,
-    ops: usize,
-    work: impl FnOnce() -> Result<()>,
-) -> Result<Sample> {
-    let (before, watch) = (side.counts(), Stopwatch::start());
-    work()?;
-    let time = watch.elapsed();
-    Ok(Sample {
-        value: time.as_nanos() as f64 / ops as f64,
-        ops: ops as u64,
-        counts: side.counts() - before,
-    })
 }

@@ -52,32 +52,6 @@ impl Stopwatch {
     }
 }
 
-/// Times longer than this may include a wait for a processor.
-const LONG: Duration = Duration::from_micros(5);
-
-/// Takes waits for a processor out of the times of single operations of this thread, at no cost for
-/// those that are too short to include one.
-pub(crate) struct Waits {
-    seen: Duration,
-}
-
-impl Waits {
-    /// Waits from here on.
-    pub(crate) fn new() -> Self {
-        Self { seen: waited() }
-    }
-
-    /// The time of an operation that just ended, without the wait in it.
-    pub(crate) fn taken_out(&mut self, time: Duration) -> Duration {
-        if time < LONG {
-            return time;
-        }
-        let before = std::mem::replace(&mut self.seen, waited());
-        time.saturating_sub(self.seen.saturating_sub(before))
-            .max(LONG)
-    }
-}
-
 /// How long this thread has waited for a processor; zero if the kernel doesn't report it.
 fn waited() -> Duration {
     let text = std::fs::read_to_string(SCHEDULER).unwrap_or_default();
@@ -108,15 +82,7 @@ mod tests {
     #[test]
     fn sleeping_counts() {
         let watch = Stopwatch::start();
-        let mut waits = Waits::new();
         std::thread::sleep(Duration::from_millis(20));
         assert!(watch.elapsed() > Duration::from_millis(1));
-        let short = Duration::from_nanos(300);
-        assert_eq!(waits.taken_out(short), short);
-        let long = Duration::from_secs(3600);
-        assert!(waits.taken_out(long) > long / 2);
-        waits.seen = Duration::ZERO;
-        let waited = Duration::from_secs(1);
-        assert!((LONG..=waited).contains(&waits.taken_out(waited)));
     }
 }

@@ -118,7 +118,7 @@ impl Logs {
             chunks,
             nodes,
             seed,
-            window: Window::new(view, geometry.meta_at, geometry.table_at),
+            window: Window::of_slots(view, geometry),
             entries: Vec::new(),
             without: BTreeMap::new(),
         };

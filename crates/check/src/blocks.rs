@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
+use std::ops::Range;
 
 use vellum_layout::{BLOCK_BYTES, FileKind, Geometry, MapRoot, MapState, MapWord, mix};
 
@@ -54,16 +55,33 @@ pub(crate) fn judge(
     view: &View,
     geometry: &Geometry,
     nodes: &Nodes,
-    trees: &Trees,
+    (trees, in_data): (&Trees, &[Range<u64>]),
     summary: &mut Summary,
     sink: &mut Sink,
     tick: impl FnMut(u64),
 ) {
     let owners = owners(geometry, nodes, sink);
+    let blocks = in_data.iter().map(|blocks| blocks.end - blocks.start);
+    summary.blocks_metadata = blocks.sum();
     if geometry.mapping.has_home_lines() {
-        judge_table(view, geometry, &owners, summary, sink, tick);
+        judge_table(view, geometry, (&owners, in_data), summary, sink, tick);
     } else {
-        judge_trees(geometry, trees, &owners, summary, sink);
+        judge_trees(geometry, trees, (&owners, in_data), summary, sink);
+    }
+}
+
+/// Whether a block is metadata.
+fn is_metadata(in_data: &[Range<u64>], block: u64) -> bool {
+    let behind = in_data.partition_point(|blocks| blocks.start <= block);
+    behind > 0 && in_data[behind - 1].contains(&block)
+}
+
+/// Reports a block of a file that is metadata.
+fn judge_metadata(in_data: &[Range<u64>], block: u64, word: MapWord, sink: &mut Sink) {
+    if is_metadata(in_data, block) {
+        let (logical, id) = (word.logical(), word.id());
+        let detail = format_args!("block {logical} of inode {id}, and of a metadata chunk");
+        sink.damage(Class::MapMetadata, Location::Block(block), detail);
     }
 }
 
@@ -71,13 +89,14 @@ pub(crate) fn judge(
 fn judge_trees(
     geometry: &Geometry,
     trees: &Trees,
-    owners: &Owners,
+    (owners, in_data): (&Owners, &[Range<u64>]),
     summary: &mut Summary,
     sink: &mut Sink,
 ) {
     let mut seen = vec![0u64; geometry.blocks().div_ceil(64) as usize];
     for &TreeBlock { block, word } in &trees.blocks {
         if judge_word(block, word, owners, summary, sink) {
+            judge_metadata(in_data, block, word, sink);
             let (seen, bit) = (&mut seen[(block / 64) as usize], 1 << (block % 64));
             if *seen & bit != 0 {
                 let detail = format_args!(
@@ -92,11 +111,38 @@ fn judge_trees(
     }
 }
 
+/// Checks that the table holds the blocks of metadata, and no others. A crash may leave it so.
+fn judge_held(
+    in_data: &[Range<u64>],
+    block: u64,
+    word: u64,
+    summary: &mut Summary,
+    sink: &mut Sink,
+) {
+    let place = Location::Block(block);
+    match (is_metadata(in_data, block), word != 0) {
+        (false, true) => {
+            summary.blocks_limbo += 1;
+            sink.remainder(
+                Class::Limbo,
+                place,
+                "is held for metadata, which do not use it",
+            );
+        }
+        // Recovery holds them.
+        (true, false) if !sink.lenient => {
+            let detail = "is free in the table, and of a metadata chunk";
+            sink.damage(Class::MapMetadata, place, detail);
+        }
+        _ => {}
+    }
+}
+
 /// Checks the mapping table.
 fn judge_table(
     view: &View,
     geometry: &Geometry,
-    owners: &Owners,
+    (owners, in_data): (&Owners, &[Range<u64>]),
     summary: &mut Summary,
     sink: &mut Sink,
     mut tick: impl FnMut(u64),
@@ -104,12 +150,13 @@ fn judge_table(
     let mut owned = Vec::new();
     let mut owned_count = 0;
     for_each_table_word(view, geometry, |block, word| {
-        if word == 0 {
-            return;
+        if word == 0 || word == MapWord::HELD.0 {
+            return judge_held(in_data, block, word, summary, sink);
         }
         if block % (1 << 16) == 0 {
             tick(block);
         }
+        judge_metadata(in_data, block, MapWord(word), sink);
         if judge_word(block, MapWord(word), owners, summary, sink) {
             owned_count += 1;
             if owned_count <= KEYS_MAX {

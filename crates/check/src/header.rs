@@ -1,5 +1,7 @@
 //! Superblock, state block, chunk table: needed before everything else.
 
+use std::ops::Range;
+
 use vellum_layout::{
     BLOCK_BYTES, ChunkKind, ChunkWord, Geometry, PoolPhase, PoolState, StateWord, Superblock,
     SuperblockError, TablePlan, last_copy_before_datasets,
@@ -214,13 +216,16 @@ pub struct Chunks {
 impl Chunks {
     /// Reads the chunk table.
     pub(crate) fn read(view: &View, geometry: &Geometry, sink: &mut Sink) -> Self {
-        let mut kinds = Vec::with_capacity(geometry.meta_chunks as usize);
+        let mut kinds = Vec::with_capacity(geometry.chunks_end() as usize);
         for_each_word(
             view,
             geometry.chunk_table_at,
-            geometry.meta_chunks,
+            geometry.chunks_end(),
             |index, word| {
-                let decoded = match ChunkWord(word).decode(index) {
+                if !geometry.has_chunk(index) {
+                    return kinds.push(None);
+                }
+                let decoded = match geometry.decode_chunk(index, ChunkWord(word)) {
                     Some((kind, _)) if kind.is_of(geometry.namespace) => Some(kind),
                     Some(_) => {
                         let namespace = geometry.namespace.name();
@@ -248,6 +253,21 @@ impl Chunks {
             kinds,
             slots_per_chunk: geometry.slots_per_chunk(),
         }
+    }
+
+    /// The chunks in data space whose blocks are metadata.
+    pub(crate) fn in_data(&self, geometry: &Geometry) -> impl Iterator<Item = u64> {
+        let kind = |chunk: u64| self.kinds.get(chunk as usize).copied().flatten();
+        let chunks = geometry.chunks_of_data();
+        chunks.filter(move |&chunk| !matches!(kind(chunk), None | Some(ChunkKind::Free)))
+    }
+
+    /// The data blocks that are metadata, ascending.
+    pub(crate) fn blocks_in_data(&self, geometry: &Geometry) -> Vec<Range<u64>> {
+        let chunks = self.in_data(geometry);
+        chunks
+            .map(|chunk| geometry.blocks_of_chunk(chunk))
+            .collect()
     }
 
     /// The kind of the chunk with `slot`; `None` if the slot does not exist or its chunk's word is

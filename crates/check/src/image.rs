@@ -267,6 +267,11 @@ impl<'v, 'a> Window<'v, 'a> {
         }
     }
 
+    /// A window over the metadata slots.
+    pub(crate) fn of_slots(view: &'v View<'a>, geometry: &Geometry) -> Self {
+        Self::new(view, geometry.meta_at, geometry.slots_end())
+    }
+
     /// The `len` bytes at `at`; `None` if they are not inside the window's range.
     pub(crate) fn get(&mut self, at: u64, len: usize) -> Option<&[u8]> {
         let end = at.checked_add(len as u64)?;

@@ -111,7 +111,7 @@ impl Nodes {
             list: Vec::new(),
             broken: Vec::new(),
             index: Vec::new(),
-            base: vec![FREE; geometry.meta_chunks as usize],
+            base: vec![FREE; geometry.chunks_end() as usize],
             slots_per_chunk: per_chunk,
         };
         for (done, chunk) in chunks.of(ChunkKind::Inodes).enumerate() {

@@ -90,7 +90,7 @@ impl<'a> Pool<'a> {
     }
 
     fn window(&self) -> Window<'_, 'a> {
-        Window::new(&self.view, self.geometry.meta_at, self.geometry.table_at)
+        Window::of_slots(&self.view, &self.geometry)
     }
 }
 

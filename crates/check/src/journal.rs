@@ -1,8 +1,8 @@
 //! The thread slots' journals: finds committed records and overlays the image with their stores.
 
 use vellum_layout::{
-    Entry, EntryHead, Geometry, IdentityWord, Inode, JOURNAL_MAX_PAIRS, JournalHead, JournalPair,
-    NamespaceKind, SLOT_BYTES,
+    ChunkKind, ChunkWord, Entry, EntryHead, Geometry, IdentityWord, Inode, JOURNAL_MAX_PAIRS,
+    JournalHead, JournalPair, NamespaceKind, SLOT_BYTES,
 };
 use zerocopy::FromBytes;
 
@@ -71,11 +71,11 @@ fn witness_holds(view: &View, geometry: &Geometry, pair: JournalPair) -> bool {
     if geometry.namespace == NamespaceKind::Adaptive {
         return areas::checksum_at(view, geometry, at).map(u64::from) == Some(pair.value);
     }
-    let end = geometry.meta_at + geometry.meta_slots() * SLOT_BYTES;
+    let end = geometry.slots_end();
     let aligned = at
         .checked_sub(geometry.meta_at)
         .is_some_and(|offset| offset.is_multiple_of(SLOT_BYTES));
-    if !aligned || at >= end {
+    if !aligned || !lies_in_metadata(view, geometry, at) {
         return false;
     }
     let mut bytes = [0; 384];
@@ -90,17 +90,26 @@ fn witness_holds(view: &View, geometry: &Geometry, pair: JournalPair) -> bool {
 
 /// The generation of the inode in slot `ino`; 0 if there is no such slot.
 pub(crate) fn generation_of(view: &View, geometry: &Geometry, ino: u64) -> u32 {
-    if ino >= geometry.meta_slots() {
+    if !geometry.has_slot(ino) {
         return 0;
     }
     IdentityWord(view.word(geometry.slot_at(ino) + Inode::IDENTITY)).generation()
 }
 
-/// Whether a committed record may store at `at`: an aligned word of the metadata region.
-pub(crate) fn may_store(geometry: &Geometry, at: u64) -> bool {
-    at.is_multiple_of(8)
-        && at >= geometry.meta_at
-        && at < geometry.meta_at + geometry.meta_slots() * SLOT_BYTES
+/// Whether a committed record may store at `at`: an aligned word of the metadata region, or of a
+/// chunk in data space that is metadata.
+pub(crate) fn may_store(view: &View, geometry: &Geometry, at: u64) -> bool {
+    at.is_multiple_of(8) && lies_in_metadata(view, geometry, at)
+}
+
+fn lies_in_metadata(view: &View, geometry: &Geometry, at: u64) -> bool {
+    let chunk = at.saturating_sub(geometry.meta_at) / geometry.chunk_bytes;
+    let kind = || {
+        let word = ChunkWord(view.word(geometry.chunk_word_at(chunk)));
+        geometry.decode_chunk(chunk, word).map(|(kind, _)| kind)
+    };
+    geometry.is_of_metadata(at)
+        && (chunk < geometry.meta_chunks || !matches!(kind(), None | Some(ChunkKind::Free)))
 }
 
 /// Checks every journal. If `apply` is set, overlays the view with the stores of committed records,
@@ -135,7 +144,7 @@ pub(crate) fn evaluate(view: &mut View, geometry: &Geometry, apply: bool, sink: 
     for (slot, pairs) in committed {
         let mut laid = Vec::new();
         for pair in pairs.iter().filter(|pair| pair.witnessed().is_none()) {
-            if !may_store(geometry, pair.at) {
+            if !may_store(view, geometry, pair.at) {
                 sink.damage(
                     Class::JournalUnsound,
                     Location::ThreadSlot(slot),

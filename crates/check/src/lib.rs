@@ -168,7 +168,8 @@ fn walk(
     moves::evaluate(view, &geometry, !clean, sink);
     let view = &*view;
     let chunks = header::Chunks::read(view, &geometry, sink);
-    summary.slots = geometry.meta_slots();
+    summary.slots = geometry.region_slots()
+        + chunks.in_data(&geometry).count() as u64 * geometry.slots_per_chunk();
     summary.blocks = geometry.blocks();
     summary.chunks_inodes = chunks.count(ChunkKind::Inodes);
     summary.chunks_entries = chunks.count(ChunkKind::Entries);
@@ -199,13 +200,15 @@ fn walk(
     let slots = slots::Slots::claim(view, &geometry, &chunks, &nodes, &logs, &trees);
     slots.judge(&nodes, &logs, &trees, sink);
     let of = geometry.blocks();
-    blocks::judge(view, &geometry, &nodes, &trees, summary, sink, |done| {
+    let blocks = (&trees, &chunks.blocks_in_data(&geometry)[..]);
+    blocks::judge(view, &geometry, &nodes, blocks, summary, sink, |done| {
         tell(Stage::Blocks, done, of);
     });
     count(&nodes, &logs, summary);
     summary.slots_used = slots.used;
     if let Some((PoolPhase::Clean, epoch)) = state {
-        judge_saved(view, superblock, epoch, (&slots, &trees), summary, sink);
+        let derived = (&slots, &trees, &chunks);
+        judge_saved(view, superblock, epoch, derived, summary, sink);
     }
     phase
 }
@@ -216,7 +219,7 @@ fn judge_saved(
     view: &View,
     superblock: &Superblock,
     epoch: u32,
-    (slots, trees): (&slots::Slots, &trees::Trees),
+    (slots, trees, chunks): (&slots::Slots, &trees::Trees, &header::Chunks),
     summary: &Summary,
     sink: &mut Sink,
 ) {
@@ -224,7 +227,8 @@ fn judge_saved(
     let sound = sink.is_sound_inside();
     // Only the state of segment 0 is saved: once segments are added, the saved state is obsolete.
     if sound && geometry.added.is_empty() {
-        saved_state::judge(view, geometry, superblock.hash_seed, trees, epoch, sink);
+        let blocks = (trees, &chunks.blocks_in_data(geometry)[..]);
+        saved_state::judge(view, geometry, superblock.hash_seed, blocks, epoch, sink);
     }
     let saved = slots::Saved::read(view, geometry);
     if !saved.is_sound(epoch) {
@@ -232,13 +236,14 @@ fn judge_saved(
         sink.damage(Class::SavedCounters, Location::State, detail);
         return;
     }
-    if saved.live_map_check != slots::live_map_checksum(view, geometry) {
+    let live = geometry.live_words(chunks.in_data(geometry));
+    if saved.live_map_check != slots::live_map_checksum(view, geometry, &live) {
         let detail = "does not fit the checksum saved at close";
         sink.damage(Class::LiveMap, Location::LiveMap, detail);
     } else if sound {
-        slots.judge_live_map(view, geometry, sink);
+        slots.judge_live_map(view, geometry, &live, sink);
     }
-    let blocks = summary.blocks_mapped + summary.blocks_unwritten;
+    let blocks = summary.blocks_mapped + summary.blocks_unwritten + summary.blocks_metadata;
     for (what, saved, found) in [
         ("inodes", saved.inodes, summary.inodes),
         ("data blocks", saved.blocks, blocks),

@@ -30,6 +30,13 @@ struct Structures {
 }
 
 impl Structures {
+    /// Whether a metadata slot lies at `at`.
+    fn is_slot(&self, at: u64) -> bool {
+        let g = &self.geometry;
+        let chunk = at.checked_sub(g.meta_at).map(|from| from / g.chunk_bytes);
+        chunk.is_some_and(|chunk| self.chunks.in_data(g).any(|found| found == chunk))
+    }
+
     fn read(view: &View, superblock: &Superblock, sink: &mut Sink) -> Self {
         let geometry = superblock.geometry();
         let chunks = Chunks::read(view, &geometry, sink);
@@ -69,6 +76,7 @@ impl<'a> Locator<'a> {
             format!("words {first} to {}", first + LINE_BYTES / WORD_BYTES - 1)
         };
         match at {
+            _ if found.is_slot(at) => self.slot(found, (at - g.meta_at) / SLOT_BYTES, at),
             _ if g.is_of_file(at) => {
                 let block = (at - g.data_at) / BLOCK_BYTES;
                 format!(

@@ -205,7 +205,7 @@ impl Logs {
             })
             .collect();
         let mut visited = HashSet::new();
-        let mut window = Window::new(view, geometry.meta_at, geometry.table_at);
+        let mut window = Window::of_slots(view, geometry);
         let mut buffer = Vec::new();
         while !jobs.is_empty() {
             jobs.sort_unstable_by_key(|job| job.slot);
@@ -363,7 +363,7 @@ impl Logs {
         let mut words = std::mem::take(&mut self.words);
         words.sort_unstable_by_key(|word| (word.entry, word.directory, word.sequence));
         self.names.reserve(words.len());
-        let mut window = Window::new(view, geometry.meta_at, geometry.table_at);
+        let mut window = Window::of_slots(view, geometry);
         for word in words {
             match read_entry(&mut window, geometry, chunks, nodes, seed, &word) {
                 Ok(name) => {

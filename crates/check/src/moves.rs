@@ -76,7 +76,7 @@ fn read(
 fn can_be_done(view: &View, geometry: &Geometry, chunks: &Chunks, entry: &MovedEntry) -> bool {
     let (from, to) = (u64::from(entry.from), u64::from(entry.to));
     let is_of_areas = |slot| chunks.kind_of(slot) == Some(ChunkKind::Areas);
-    let is_moved = may_store(geometry, entry.word_at)
+    let is_moved = may_store(view, geometry, entry.word_at)
         && is_of_areas(from)
         && geometry.areas.has_room(from, 1)
         && is_of_areas(to)

@@ -136,6 +136,8 @@ classes! {
     MapNobody = "block of nobody",
     /// Two table entries for one block of a file.
     MapTwice = "block mapped twice",
+    /// A data block of a metadata chunk that a file has, or that the table does not hold.
+    MapMetadata = "block of metadata and of a file",
     /// Two entries of a block that is being moved in a table of keys.
     MapCopy = "table entry twice",
     /// A table entry that counts neighbouring blocks that do not exist.
@@ -307,6 +309,9 @@ pub struct Summary {
     pub blocks_unwritten: u64,
     /// Data blocks freed and not yet reusable.
     pub blocks_limbo: u64,
+    /// Data blocks that are metadata now.
+    #[serde(default)]
+    pub blocks_metadata: u64,
     /// Committed journal records that were evaluated as applied.
     pub journal_records: u64,
 }
@@ -411,7 +416,8 @@ impl fmt::Display for Summary {
         write!(
             f,
             "{} inodes ({} directories, {} files, {} symlinks, {} others), {} entries; \
-             {} of {} metadata slots; {} blocks mapped, {} unwritten, {} in limbo, of {}",
+             {} of {} metadata slots; {} blocks mapped, {} unwritten, {} in limbo, \
+             {} of metadata, of {}",
             s.inodes,
             s.directories,
             s.files,
@@ -423,6 +429,7 @@ impl fmt::Display for Summary {
             s.blocks_mapped,
             s.blocks_unwritten,
             s.blocks_limbo,
+            s.blocks_metadata,
             s.blocks,
         )
     }

@@ -1,6 +1,7 @@
 //! Compares the allocator state that a clean close saved with the mapping table.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use vellum_layout::{
     ChainLink, Geometry, Homes, LINE_ENTRIES, MapState, MapWord, SavedStateHead, SavedStatePlan,
@@ -28,16 +29,20 @@ struct Table {
 
 impl Table {
     /// The allocator state according to the trees.
-    fn of_trees(geometry: &Geometry, trees: &Trees) -> Self {
+    fn of_trees(geometry: &Geometry, trees: &Trees, in_data: &[Range<u64>]) -> Self {
         let blocks = geometry.segment_blocks;
         let mut free: Vec<_> = (0..blocks.div_ceil(64))
             .map(|index| u64::MAX >> (64 - (blocks - index * 64).min(64)))
             .collect();
-        for tree in &trees.blocks {
-            free[(tree.block / 64) as usize] &= !(1 << (tree.block % 64));
+        let metadata = in_data.iter().cloned().flatten();
+        let of_files = trees.blocks.iter().map(|tree| tree.block);
+        let mut used = 0;
+        for block in of_files.chain(metadata) {
+            used += 1;
+            free[(block / 64) as usize] &= !(1 << (block % 64));
         }
         Self {
-            used: trees.blocks.len() as u64,
+            used,
             limbo: vec![0; free.len()],
             free,
             counts: Vec::new(),
@@ -45,11 +50,12 @@ impl Table {
         }
     }
 
-    fn read(view: &View, geometry: &Geometry, homes: &Homes) -> Self {
+    fn read(view: &View, geometry: &Geometry, homes: &Homes, in_data: &[Range<u64>]) -> Self {
         let (blocks, lines) = (geometry.segment_blocks, geometry.table_lines());
         let map = vec![0u64; blocks.div_ceil(64) as usize];
+        let metadata = in_data.iter().map(|blocks| blocks.end - blocks.start);
         let mut table = Self {
-            used: 0,
+            used: metadata.sum(),
             free: map.clone(),
             limbo: map,
             counts: vec![0; lines as usize],
@@ -81,7 +87,7 @@ pub(crate) fn judge(
     view: &View,
     geometry: &Geometry,
     seed: u64,
-    trees: &Trees,
+    (trees, in_data): (&Trees, &[Range<u64>]),
     epoch: u32,
     sink: &mut Sink,
 ) {
@@ -107,9 +113,9 @@ pub(crate) fn judge(
     }
     let has_trees = !geometry.mapping.has_home_lines();
     let mut table = if has_trees {
-        Table::of_trees(geometry, trees)
+        Table::of_trees(geometry, trees, in_data)
     } else {
-        Table::read(view, geometry, &geometry.homes(seed))
+        Table::read(view, geometry, &geometry.homes(seed), in_data)
     };
     if head.used != table.used {
         damage(format_args!(

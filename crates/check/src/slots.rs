@@ -1,8 +1,10 @@
 //! The holder of each metadata slot; the texts of symlinks; the extended attributes; the live map
 //! saved at clean close.
 
+use std::ops::Range;
+
 use vellum_layout::{
-    FileKind, Geometry, IdentityWord, PoolState, SLOTS_PER_BLOCK, TEXT_MAX, checksum, text_check,
+    FileKind, Geometry, IdentityWord, PoolState, SLOTS_PER_BLOCK, Summing, TEXT_MAX, text_check,
     text_home,
 };
 
@@ -108,7 +110,7 @@ impl Slots {
             .filter(|(_, node)| node.kept && node.kind == FileKind::Symlink)
             .collect();
         links.sort_unstable_by_key(|(_, node)| node.root);
-        let mut window = Window::new(view, geometry.meta_at, geometry.table_at);
+        let mut window = Window::of_slots(view, geometry);
         for (number, node) in links {
             match read_text(&mut window, geometry, chunks, node) {
                 Err(why) => self.unsound_texts.push((number, why)),
@@ -127,7 +129,7 @@ impl Slots {
             .filter(|(_, node)| node.kept && has_any(node))
             .collect();
         owners.sort_unstable_by_key(|(number, node)| (node.xattr_root, *number));
-        let mut window = Window::new(view, geometry.meta_at, geometry.table_at);
+        let mut window = Window::of_slots(view, geometry);
         for (number, node) in owners {
             let set = read_set(&mut window, geometry, chunks, node);
             for &(slot, count) in &set.pieces {
@@ -228,15 +230,20 @@ impl Slots {
     }
 
     /// Compares the live map that a clean close saved with what is in use.
-    pub(crate) fn judge_live_map(&self, view: &View, geometry: &Geometry, sink: &mut Sink) {
-        let slots = geometry.meta_slots();
+    pub(crate) fn judge_live_map(
+        &self,
+        view: &View,
+        geometry: &Geometry,
+        live: &[Range<u64>],
+        sink: &mut Sink,
+    ) {
         let mut leaked = Runs::default();
         let mut lost = Runs::default();
-        for_each_word(
-            view,
-            geometry.live_map_at,
-            slots.div_ceil(64),
-            |index, word| {
+        for words in live {
+            let first = words.start;
+            let at = geometry.live_map_at + first * 8;
+            for_each_word(view, at, words.end - first, |index, word| {
+                let index = first + index;
                 // Slot 0 is never used and may be marked either way.
                 let ours = self.bits[index as usize] & !u64::from(index == 0);
                 let saved = word & !u64::from(index == 0);
@@ -251,8 +258,8 @@ impl Slots {
                     };
                     runs.add(index * 64 + u64::from(bit));
                 }
-            },
-        );
+            });
+        }
         for (runs, what) in [
             (leaked, "marked in use, but unused"),
             (lost, "in use, but marked free"),
@@ -336,9 +343,13 @@ impl Saved {
     }
 }
 
-/// CRC-32C of the saved live map, which ends with a whole word.
-pub(crate) fn live_map_checksum(view: &View, geometry: &Geometry) -> u64 {
-    let mut map = vec![0; (geometry.meta_slots().div_ceil(64) * 8) as usize];
-    view.read(geometry.live_map_at, &mut map);
-    u64::from(checksum(&map))
+/// CRC-32C of the words of the live map that were saved.
+pub(crate) fn live_map_checksum(view: &View, geometry: &Geometry, live: &[Range<u64>]) -> u64 {
+    let mut sum = Summing::default();
+    for words in live {
+        let mut map = vec![0; ((words.end - words.start) * 8) as usize];
+        view.read(geometry.live_map_at + words.start * 8, &mut map);
+        sum.add(&map);
+    }
+    u64::from(sum.finish())
 }

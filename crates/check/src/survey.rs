@@ -1,7 +1,11 @@
 //! Access to what the checker reads, for other programs: the inodes, the logs, and the holder of
 //! each metadata slot. Nothing is judged here, and journals are not applied.
 
-use vellum_layout::{Geometry, JournalPair, PoolPhase, PoolState, StateWord, Superblock};
+use std::ops::Range;
+
+use vellum_layout::{
+    ChunkKind, Geometry, JournalPair, PoolPhase, PoolState, StateWord, Superblock,
+};
 
 use crate::header;
 use crate::image::{View, Window};
@@ -61,8 +65,8 @@ pub fn journals(image: &dyn Image, geometry: &Geometry) -> Vec<(u32, Record)> {
 }
 
 /// Whether a committed record may contain this pair.
-pub fn may_store(geometry: &Geometry, pair: &JournalPair) -> bool {
-    journal::may_store(geometry, pair.at)
+pub fn may_store(image: &dyn Image, geometry: &Geometry, pair: &JournalPair) -> bool {
+    journal::may_store(&View::new(image), geometry, pair.at)
 }
 
 /// The remaining stores of an unfinished move of directories, by pool offset; none if there is no
@@ -158,6 +162,18 @@ impl<'a> Survey<'a> {
         &self.slots.wrong_flags
     }
 
+    /// The data blocks that are metadata, ascending.
+    pub fn blocks_in_data(&self) -> Vec<Range<u64>> {
+        self.chunks.blocks_in_data(&self.geometry)
+    }
+
+    /// The free chunks of the metadata region.
+    pub fn free_chunks(&self) -> impl Iterator<Item = u64> {
+        let region = self.geometry.meta_chunks;
+        let free = self.chunks.of(ChunkKind::Free);
+        free.take_while(move |&chunk| chunk < region)
+    }
+
     /// Whether metadata slot `slot` is in use.
     pub fn is_used(&self, slot: u64) -> bool {
         self.slots.is_used(slot)
@@ -177,7 +193,7 @@ impl<'a> Survey<'a> {
     }
 
     fn window(&self) -> Window<'_, 'a> {
-        Window::new(&self.view, self.geometry.meta_at, self.geometry.table_at)
+        Window::of_slots(&self.view, &self.geometry)
     }
 }
 

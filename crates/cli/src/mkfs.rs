@@ -151,6 +151,7 @@ impl Plan {
             })
             .hash_seed(tuning.hash_seed)
             .metadata_bytes(tuning.metadata)
+            .fixed_metadata(tuning.has_fixed_metadata)
             .thread_slots(tuning.thread_slots)
             .namespace(tuning.namespace.into())
             .mapping(tuning.mapping.map(MappingKind::from))

@@ -463,11 +463,11 @@ impl Report {
 impl Summary {
     /// The number of different images of pools with a disk, for everything or only for their data.
     pub fn on_disks(&self) -> u64 {
-        let memory = PoolKind::Memory.name();
+        let in_memory = [PoolKind::Memory, PoolKind::Narrow].map(PoolKind::name);
         let on_disks = self
             .grounds
             .iter()
-            .filter(|(pool_kind, _)| *pool_kind != memory);
+            .filter(|(pool_kind, _)| !in_memory.contains(&pool_kind.as_str()));
         on_disks.map(|(_, distinct)| distinct).sum()
     }
 

@@ -126,7 +126,7 @@ impl Options {
     /// States tried at a crash point of a workload on a pool of this kind.
     pub(crate) fn states_on(&self, pool_kind: PoolKind) -> usize {
         let least = match pool_kind {
-            PoolKind::Memory => 0,
+            PoolKind::Memory | PoolKind::Narrow => 0,
             _ => self.states_on_disks,
         };
         self.states_per_point.max(least)

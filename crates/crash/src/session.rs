@@ -72,7 +72,7 @@ impl PoolKind {
     /// take its last part.
     pub(crate) fn pool_bytes(self) -> u64 {
         match self {
-            Self::Memory => POOL_BYTES,
+            Self::Memory | Self::Narrow => POOL_BYTES,
             Self::Logged | Self::External | Self::Grown => 2 * POOL_BYTES,
             Self::Split => 5 * POOL_BYTES / 2,
         }
@@ -83,6 +83,7 @@ impl PoolKind {
     pub(crate) fn metadata_bytes(self) -> Option<u64> {
         match self {
             Self::Memory => None,
+            Self::Narrow => Some(0),
             _ => Some(POOL_BYTES / 4),
         }
     }
@@ -130,6 +131,7 @@ fn blank_image_with(
         mapping,
         namespace,
         metadata_bytes: pool_kind.metadata_bytes(),
+        has_fixed_metadata: pool_kind != PoolKind::Narrow,
         is_logged: pool_kind.is_logged(),
         external: pool_kind.is_external().then_some(ExternalData {
             replica_bytes,

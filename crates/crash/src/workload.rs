@@ -344,16 +344,19 @@ pub enum PoolKind {
     Split,
     /// As [`Self::External`], with a third disk that was added for more data.
     Grown,
+    /// Persistent memory, with a small metadata region: data space becomes metadata.
+    Narrow,
 }
 
 impl PoolKind {
     /// All kinds.
-    pub(crate) const ALL: [Self; 5] = [
+    pub(crate) const ALL: [Self; 6] = [
         Self::Memory,
         Self::Logged,
         Self::External,
         Self::Split,
         Self::Grown,
+        Self::Narrow,
     ];
 
     /// The kinds with disks, where only syncs make anything durable. [`Self::Grown`] differs from
@@ -368,6 +371,7 @@ impl PoolKind {
             Self::External => "external",
             Self::Split => "split",
             Self::Grown => "grown",
+            Self::Narrow => "narrow",
         }
     }
 
@@ -378,7 +382,7 @@ impl PoolKind {
             let rest = name.strip_prefix(pool_kind.name());
             rest.is_some_and(|rest| rest.starts_with('-'))
         };
-        let mut grounds = Self::ON_DISKS.into_iter().chain([Self::Grown]);
+        let mut grounds = Self::ALL.into_iter();
         grounds.find(is_of).unwrap_or_default()
     }
 
@@ -389,7 +393,7 @@ impl PoolKind {
 
     /// Whether only syncs make anything durable.
     pub fn commits(self) -> bool {
-        self != Self::Memory
+        !matches!(self, Self::Memory | Self::Narrow)
     }
 
     /// Whether a power cut after a kill leaves something else than one without a kill, and the

@@ -4,7 +4,7 @@ use vellum_media::Memories;
 
 pub use crate::devices::replica::attach_copy;
 use crate::fs::Handle;
-pub use crate::fs::{MappingProbe, gather_metadata, metadata_bytes, settle};
+pub use crate::fs::{MappingProbe, gather_metadata, settle};
 pub use crate::pool::copies::{settle_cut, settle_table, write_table};
 pub use crate::pool::datasets::remove_dataset;
 pub use crate::pool::grow::set_table_aside;

@@ -304,6 +304,20 @@ vellum_media::sites! {
     CHUNK_WORD = "chunk/word",
     /// Before the chunk's slots are used.
     CHUNK_WORD_DURABLE = "chunk/word-durable",
+    /// The words of blocks that become a chunk.
+    CHUNK_BLOCKS = "chunk/blocks",
+    /// The bytes of blocks that become a chunk, zeroed.
+    CHUNK_ZERO = "chunk/zero",
+    /// Before the chunk's word can say that these are metadata.
+    CHUNK_ZERO_DURABLE = "chunk/zero-durable",
+    /// The generation of a dead inode in a chunk that had inodes before.
+    CHUNK_GENERATION = "chunk/generation",
+    /// Before the chunk's word says that it has inodes.
+    CHUNK_GENERATION_DURABLE = "chunk/generation-durable",
+    /// The table word of a chunk that becomes data again.
+    CHUNK_FREE = "chunk/free",
+    /// Before its blocks can be a file's.
+    CHUNK_FREE_DURABLE = "chunk/free-durable",
     /// The first extent of a log.
     GROW_FIRST = "grow/first",
     /// Before the inode names it.

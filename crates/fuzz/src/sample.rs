@@ -470,9 +470,10 @@ impl Sample {
         match part {
             StructureKind::Superblock => one(0, BLOCK_BYTES),
             StructureKind::State => one(geometry.state_at, 128),
-            StructureKind::LiveMap => {
-                one(geometry.live_map_at, geometry.meta_slots().div_ceil(64) * 8)
-            }
+            StructureKind::LiveMap => one(
+                geometry.live_map_at,
+                geometry.region_slots().div_ceil(64) * 8,
+            ),
             StructureKind::Journal => {
                 let bytes = JournalHead::PAIRS + 16 * vellum_layout::JOURNAL_MAX_PAIRS as u64;
                 let each = vellum_layout::THREAD_SLOT_BYTES;
@@ -483,7 +484,7 @@ impl Sample {
                     bytes,
                 )
             }
-            StructureKind::Chunk => row(geometry.chunk_table_at, geometry.meta_chunks, 8, 8),
+            StructureKind::Chunk => row(geometry.chunk_table_at, geometry.chunks_end(), 8, 8),
             StructureKind::Inode => self.inodes.clone(),
             StructureKind::Entry => self.entries.clone(),
             StructureKind::Extent => self.extents.clone(),

@@ -146,8 +146,8 @@ pub fn table_parts(
     geometry: &Geometry,
     load: impl Fn(u64) -> u64,
 ) -> impl Iterator<Item = ((u32, u64), u64)> {
-    (0..geometry.meta_chunks).filter_map(move |chunk| {
-        let word = ChunkWord(load(geometry.chunk_table_at + chunk * 8));
+    geometry.chunks().filter_map(move |chunk| {
+        let word = ChunkWord(load(geometry.chunk_word_at(chunk)));
         Some((word.table_part(chunk)?, chunk))
     })
 }

@@ -3,6 +3,9 @@
 use crate::NamespaceKind;
 use crate::checksum::checksum_words;
 
+/// Lower bits of a generation that words do not have.
+const GENERATION_BITS: u32 = 8;
+
 /// The content of the slots of a metadata chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -30,6 +33,7 @@ impl ChunkKind {
 
 /// One word of the chunk table: kind in bits 0..8, check in 32..64. With the kind
 /// [`ChunkKind::Table`] also the segment in 8..16 and which part of the segment's words in 16..32.
+/// Else the upper bits of a generation in 8..32. The word of a chunk that was always free is zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkWord(pub u64);
 
@@ -48,6 +52,26 @@ impl ChunkWord {
     pub fn of_table(index: u64, segment: u32, part: u64) -> Self {
         let low = ChunkKind::Table as u64 | u64::from(segment & 0xFF) << 8 | (part & 0xFFFF) << 16;
         Self::sealed(index, low)
+    }
+
+    /// The word of chunk `index` in data space, if it holds `kind`, but no table. Inodes that lie
+    /// there later begin with `generation`, of which the lower eight bits do not count.
+    pub fn in_data(index: u64, kind: ChunkKind, generation: u32) -> Self {
+        match (kind, generation >> GENERATION_BITS) {
+            (ChunkKind::Free, 0) => Self(0),
+            (_, upper) => Self::sealed(index, kind as u64 | u64::from(upper) << 8),
+        }
+    }
+
+    /// The generation with which inodes begin in chunk `index`, if the word is sound.
+    pub fn generation(self, index: u64) -> u32 {
+        let is_sound = Self::sealed(index, self.0 & u64::from(u32::MAX)) == self;
+        match self.0 & 0xFF {
+            kind if is_sound && kind != ChunkKind::Table as u64 => {
+                (self.0 as u32 >> 8) << GENERATION_BITS
+            }
+            _ => 0,
+        }
     }
 
     fn sealed(index: u64, low: u64) -> Self {
@@ -77,7 +101,10 @@ impl ChunkWord {
             ChunkKind::Table => self
                 .table_part(index)
                 .map(|(segment, _)| (kind, segment as u8)),
-            kind => (Self::new(index, kind, 0) == self).then_some((kind, 0)),
+            kind => {
+                let is_sound = Self::in_data(index, kind, self.generation(index)) == self;
+                is_sound.then_some((kind, 0))
+            }
         }
     }
 }
@@ -93,6 +120,14 @@ mod tests {
         assert_eq!((word.decode(8), word.table_part(7)), (None, None));
         assert_eq!(ChunkWord(word.0 ^ 1).decode(7), None);
         assert_eq!(ChunkWord(0).decode(3), Some((ChunkKind::Free, 0)));
+        let free = ChunkWord::in_data(7, ChunkKind::Free, 0x1234_5678);
+        assert_eq!(free.decode(7), Some((ChunkKind::Free, 0)));
+        assert_eq!((free.generation(7), free.generation(6)), (0x1234_5600, 0));
+        assert_eq!(
+            (free.decode(6), ChunkWord(free.0 ^ 256).decode(7)),
+            (None, None)
+        );
+        assert_eq!(ChunkWord::in_data(7, ChunkKind::Free, 0xFF), ChunkWord(0));
         let part = ChunkWord::of_table(7, 2, 300);
         assert_eq!(part.decode(7), Some((ChunkKind::Table, 2)));
         assert_eq!(part.table_part(7), Some((2, 300)));

@@ -2,12 +2,14 @@
 
 mod plan;
 
+use std::ops::Range;
+
 use thiserror::Error;
 
 use crate::saved_state::SavedStatePlan;
 use crate::{
-    AddedSegment, AddedSegments, AreaPlan, BLOCK_BYTES, FileKind, Homes, IMAGE_MAX_BYTES,
-    LINE_ENTRIES, MappingKind, NamespaceKind, RUN_BLOCKS, ReplicaPlan, SLOT_BYTES,
+    AddedSegment, AddedSegments, AreaPlan, BLOCK_BYTES, ChunkKind, ChunkWord, FileKind, Homes,
+    IMAGE_MAX_BYTES, LINE_ENTRIES, MappingKind, NamespaceKind, RUN_BLOCKS, ReplicaPlan, SLOT_BYTES,
     THREAD_SLOT_BYTES, changed_bytes_for, log_bytes_for, undo_bytes_for,
 };
 
@@ -24,6 +26,8 @@ pub struct GeometryRequest {
     pub pool_bytes: u64,
     /// Bytes of the metadata region.
     pub metadata_bytes: Option<u64>,
+    /// Whether data space never becomes metadata.
+    pub has_fixed_metadata: bool,
     /// Thread slots: how many operations can run at once.
     pub thread_slots: Option<u32>,
     /// How names are kept.
@@ -126,6 +130,16 @@ pub enum GeometryError {
     Fragmentation(u16),
 }
 
+/// The chunks that free data space may become, when metadata are short. They are numbered as all
+/// chunks are, by their distance from the first one; the numbers between do not exist.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DataChunks {
+    /// The first one.
+    pub first: u64,
+    /// Their number; 0: none.
+    pub count: u64,
+}
+
 /// Most fragmentation, per mille.
 const FRAGMENTATION_MAX: u16 = 1000;
 
@@ -150,6 +164,8 @@ pub struct Geometry {
     pub meta_at: u64,
     /// Chunks in the metadata region.
     pub meta_chunks: u64,
+    /// Further chunks, in the data of segment 0.
+    pub data_chunks: DataChunks,
     /// Offset of the mapping table of segment 0.
     pub table_at: u64,
     /// Offset of the saved allocator state of segment 0; see [`SavedStatePlan`].
@@ -196,6 +212,10 @@ impl Geometry {
     /// Whether every part lies inside the pool, in order and without overlap.
     pub fn is_sound(&self) -> bool {
         let meta_bytes = self.meta_chunks.checked_mul(self.chunk_bytes);
+        let Some(chunks_end) = self.chunks_end_checked() else {
+            return false;
+        };
+        let slot_bytes = chunks_end.checked_mul(self.chunk_bytes);
         let plannable = self.segment_blocks <= 1 << 30 && self.saved_state_at <= self.pool_bytes;
         let saved_state_bytes = plannable.then(|| self.saved_state().bytes());
         let own_blocks = match self.added.own() {
@@ -219,10 +239,10 @@ impl Geometry {
                 self.slots_at,
                 u64::from(self.thread_slots).checked_mul(THREAD_SLOT_BYTES),
             ),
-            (self.chunk_table_at, self.meta_chunks.checked_mul(8)),
+            (self.chunk_table_at, chunks_end.checked_mul(8)),
             (
                 self.live_map_at,
-                meta_bytes.map(|bytes| bytes / SLOT_BYTES / 8),
+                slot_bytes.map(|bytes| bytes / SLOT_BYTES / 8),
             ),
             (self.meta_at, meta_bytes),
             (self.table_at, plannable.then(|| self.table_bytes())),
@@ -257,6 +277,30 @@ impl Geometry {
             && self.has_sound_medium(data)
             && self.has_sound_areas()
             && self.has_sound_segments()
+            && self.has_sound_data_chunks()
+    }
+
+    /// The end of the numbers of chunks, unless it is impossible.
+    fn chunks_end_checked(&self) -> Option<u64> {
+        let end = self.data_chunks.first.checked_add(self.data_chunks.count)?;
+        Some(end.max(self.meta_chunks))
+    }
+
+    /// Whether the chunks in data space are whole blocks of segment 0, in the pool.
+    fn has_sound_data_chunks(&self) -> bool {
+        let DataChunks { first, count } = self.data_chunks;
+        if count == 0 {
+            return first == 0;
+        }
+        // There are fewer than 2^48 slots.
+        let end = self.meta_at.checked_add((first + count) * self.chunk_bytes);
+        let begins = self.meta_at.checked_add(first * self.chunk_bytes);
+        let behind = begins.and_then(|begin| begin.checked_sub(self.data_at));
+        self.external.is_none()
+            && !self.is_logged()
+            && (first + count) * self.chunk_bytes <= METADATA_MAX_BYTES
+            && behind.is_some_and(|behind| behind.is_multiple_of(BLOCK_BYTES))
+            && end.is_some_and(|end| end <= self.data_end_of_first())
     }
 
     /// Whether added segments lie where the data of segment 0 lie: on external data devices, and
@@ -388,9 +432,95 @@ impl Geometry {
         }
     }
 
-    /// Metadata slots in the pool; slot numbers are below this.
+    /// Slot numbers are below this. Those between the metadata region and the chunks in data space
+    /// do not exist.
     pub fn meta_slots(&self) -> u64 {
-        self.meta_chunks * self.chunk_bytes / SLOT_BYTES
+        self.chunks_end() * self.slots_per_chunk()
+    }
+
+    /// Metadata slots of the metadata region, which are never data.
+    pub fn region_slots(&self) -> u64 {
+        self.meta_chunks * self.slots_per_chunk()
+    }
+
+    /// Numbers of chunks are below this.
+    pub fn chunks_end(&self) -> u64 {
+        let DataChunks { first, count } = self.data_chunks;
+        self.meta_chunks.max(first + count)
+    }
+
+    /// The numbers of all chunks: those of the metadata region, then those in data space.
+    pub fn chunks(&self) -> impl Iterator<Item = u64> + use<> {
+        (0..self.meta_chunks).chain(self.chunks_of_data())
+    }
+
+    /// The numbers of the chunks in data space.
+    pub fn chunks_of_data(&self) -> Range<u64> {
+        let DataChunks { first, count } = self.data_chunks;
+        first..first + count
+    }
+
+    /// Whether a chunk of this number exists.
+    pub fn has_chunk(&self, chunk: u64) -> bool {
+        chunk < self.meta_chunks || self.chunks_of_data().contains(&chunk)
+    }
+
+    /// Pool offset of a chunk.
+    pub fn chunk_at(&self, chunk: u64) -> u64 {
+        self.meta_at + chunk * self.chunk_bytes
+    }
+
+    /// Pool offset of a chunk's word in the chunk table.
+    pub fn chunk_word_at(&self, chunk: u64) -> u64 {
+        self.chunk_table_at + chunk * 8
+    }
+
+    /// The data blocks that a chunk in data space takes.
+    pub fn blocks_of_chunk(&self, chunk: u64) -> Range<u64> {
+        let first = (self.chunk_at(chunk) - self.data_at) / BLOCK_BYTES;
+        first..first + self.chunk_bytes / BLOCK_BYTES
+    }
+
+    /// The words of the live map that a clean close saves: those of the metadata region, and those
+    /// of these chunks in data space.
+    pub fn live_words(&self, in_data: impl Iterator<Item = u64>) -> Vec<Range<u64>> {
+        let slots = self.slots_per_chunk();
+        let region = std::iter::once(0..self.region_slots().div_ceil(64));
+        let words_of = |chunk: u64| chunk * slots / 64..((chunk + 1) * slots).div_ceil(64);
+        let mut all: Vec<Range<u64>> = Vec::new();
+        for words in region.chain(in_data.map(words_of)) {
+            match all.last_mut() {
+                Some(last) if words.start <= last.end => last.end = last.end.max(words.end),
+                _ => all.push(words),
+            }
+        }
+        all
+    }
+
+    /// Pool offset behind the last slot.
+    pub fn slots_end(&self) -> u64 {
+        self.meta_at + self.chunks_end() * self.chunk_bytes
+    }
+
+    /// Whether a metadata slot lies, or can lie, at this pool offset.
+    pub fn is_of_metadata(&self, at: u64) -> bool {
+        let chunk = at
+            .checked_sub(self.meta_at)
+            .map(|from| from / self.chunk_bytes);
+        chunk.is_some_and(|chunk| self.has_chunk(chunk))
+    }
+
+    /// The kind of a chunk with this word, and the added segment of which it has words, if the word
+    /// is sound.
+    pub fn decode_chunk(&self, chunk: u64, word: ChunkWord) -> Option<(ChunkKind, u8)> {
+        // Chunks of the region are never data, so they need no generation.
+        let is_possible = chunk >= self.meta_chunks || word.generation(chunk) == 0;
+        word.decode(chunk).filter(|_| is_possible)
+    }
+
+    /// Whether a metadata slot of this number exists. There is no slot 0.
+    pub fn has_slot(&self, slot: u64) -> bool {
+        slot != 0 && self.has_chunk(slot / self.slots_per_chunk())
     }
 
     /// Metadata slots in a chunk.

@@ -66,8 +66,8 @@ pub use extent::{
     ExtentNodeHead, ExtentRoot, ExtentSeal,
 };
 pub use geometry::{
-    External, ExternalRequest, Geometry, GeometryError, GeometryRequest, METADATA_MAX_BYTES,
-    POOL_MIN_BYTES,
+    DataChunks, External, ExternalRequest, Geometry, GeometryError, GeometryRequest,
+    METADATA_MAX_BYTES, POOL_MIN_BYTES,
 };
 pub use inode::{FileKind, IdentityWord, Inode, InodeState, LinksWord, MapRoot, OwnerWord};
 pub use journal::{JOURNAL_MAX_PAIRS, JournalHead, JournalPair};

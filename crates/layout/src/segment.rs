@@ -36,6 +36,9 @@ pub struct MapWord(pub u64);
 impl MapWord {
     /// The word of a free block.
     pub const FREE: Self = Self(0);
+    /// The word of a block of no file that is kept from all: metadata have it, or its space is
+    /// being given away.
+    pub const HELD: Self = Self((MapState::Limbo as u64) << 62);
     /// Selects mapping id and logical block.
     pub const KEY_MASK: u64 = (1 << 62) - 1;
 

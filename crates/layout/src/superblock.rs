@@ -9,7 +9,7 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 use crate::added::{AddedSegment, AddedSegments, SEGMENTS_MAX};
 use crate::checksum::checksum;
 use crate::cuckoo::CuckooPlan;
-use crate::geometry::{External, Geometry};
+use crate::geometry::{DataChunks, External, Geometry};
 use crate::level::{LevelPlan, LevelRoot};
 use crate::{AreaPlan, BLOCK_BYTES, Homes, ROOT_SLOT, SPAN_LINES_MAX};
 
@@ -63,8 +63,11 @@ pub mod features {
     pub const SEGMENTS: u64 = 16;
     /// Incompatible: the pool has grown, by a segment of its own behind the first one.
     pub const GROWN: u64 = 32;
+    /// Incompatible: free data space may become metadata chunks.
+    pub const DATA_CHUNKS: u64 = 64;
     /// Incompatible features known to this version.
-    pub const INCOMPATIBLE: u64 = LOGGED | SPANS | EXTERNAL_DATA | UNDO | SEGMENTS | GROWN;
+    pub const INCOMPATIBLE: u64 =
+        LOGGED | SPANS | EXTERNAL_DATA | UNDO | SEGMENTS | GROWN | DATA_CHUNKS;
 }
 
 /// The namespace of a dataset. The numbers are on the media.
@@ -218,6 +221,21 @@ pub struct RegionRecord {
     pub chunk_table_at: u64,
     /// Pool offset of the region's part of the live map.
     pub live_map_at: u64,
+}
+
+impl RegionRecord {
+    /// The record of the chunks in data space.
+    fn of_data_chunks(geometry: &Geometry) -> Self {
+        let DataChunks { first, count } = geometry.data_chunks;
+        let map_bytes = first.wrapping_mul(geometry.slots_per_chunk()) / 8;
+        let from = first.wrapping_mul(geometry.chunk_bytes);
+        Self {
+            at: geometry.meta_at.wrapping_add(from),
+            chunks: count,
+            chunk_table_at: geometry.chunk_table_at.wrapping_add(first.wrapping_mul(8)),
+            live_map_at: geometry.live_map_at.wrapping_add(map_bytes),
+        }
+    }
 }
 
 /// A segment: mapping table and data blocks.
@@ -446,6 +464,10 @@ impl Superblock {
             chunk_table_at: geometry.chunk_table_at,
             live_map_at: geometry.live_map_at,
         };
+        if geometry.data_chunks.count > 0 {
+            new.regions[1] = RegionRecord::of_data_chunks(geometry);
+            new.incompatible |= features::DATA_CHUNKS;
+        }
         new.datasets[0].in_use = 1;
         new.datasets[0].namespace = namespace as u32;
         new.datasets[0].root = ROOT_SLOT;
@@ -568,10 +590,7 @@ impl Superblock {
             u64::from(self.thread_slot_bytes) == crate::THREAD_SLOT_BYTES,
             "thread slot size",
         )?;
-        field(
-            self.regions[1..].iter().all(|region| region.chunks == 0),
-            "region table",
-        )?;
+        field(self.has_sound_regions(), "region table")?;
         field(self.has_sound_segments(), "segment table")?;
         field(
             MappingKind::from_number(self.segments[0].mapping).is_some(),
@@ -642,6 +661,7 @@ impl Superblock {
             live_map_at: self.regions[0].live_map_at,
             meta_at: self.regions[0].at,
             meta_chunks: self.regions[0].chunks,
+            data_chunks: self.data_chunks(),
             table_at: self.segments[0].table_at,
             saved_state_at: self.segments[0].saved_state_at,
             log_at: self.log_at,
@@ -672,6 +692,31 @@ impl Superblock {
             }),
             changed_at: self.changed_at,
         }
+    }
+
+    /// The chunks in data space.
+    fn data_chunks(&self) -> DataChunks {
+        let [first, data, ..] = &self.regions;
+        let behind = data.at.checked_sub(first.at);
+        match behind.and_then(|behind| behind.checked_div(self.chunk_bytes)) {
+            Some(first) if data.chunks > 0 => DataChunks {
+                first,
+                count: data.chunks,
+            },
+            _ => DataChunks::default(),
+        }
+    }
+
+    /// Whether the records of regions are possible in this version.
+    fn has_sound_regions(&self) -> bool {
+        let has_data_chunks = self.incompatible & features::DATA_CHUNKS != 0;
+        let data = match has_data_chunks {
+            true => RegionRecord::of_data_chunks(&self.geometry()),
+            false => RegionRecord::new_zeroed(),
+        };
+        has_data_chunks == (self.regions[1].chunks != 0)
+            && self.regions[1] == data
+            && self.regions[2..].iter().all(|region| region.chunks == 0)
     }
 
     /// The added segments.

@@ -269,11 +269,15 @@ pub(crate) fn table(draft: &mut Draft, survey: &Survey) {
         return crate::trees::settle(draft, survey, &owners);
     }
     if !draft.geometry.mapping.has_home_lines() {
-        return keyed::settle(draft, &owners);
+        return keyed::settle(draft, survey, &owners);
     }
+    hold_for_metadata(draft, survey);
+    let in_data = survey.blocks_in_data();
+    let is_metadata = |block: u64| in_data.iter().any(|blocks| blocks.contains(&block));
     let mut held: Vec<(u64, u64)> = Vec::new();
     let mut wrong = Vec::new();
     each_word(draft, |block, word| match fault(word, &owners) {
+        _ if word == MapWord::HELD && is_metadata(block) => {}
         Some((class, what)) => wrong.push((block, word, class, what)),
         None => held.push((word.0 & MapWord::KEY_MASK, block)),
     });
@@ -300,6 +304,29 @@ pub(crate) fn table(draft: &mut Draft, survey: &Survey) {
         if same.len() > 1 {
             let blocks = same.iter().map(|&(_, block)| block).collect();
             settle_twice(draft, survey, &owners, &table, blocks);
+        }
+    }
+}
+
+/// Makes the table hold the blocks of metadata. Of a file that has one of them too, only bytes of
+/// metadata are left there.
+fn hold_for_metadata(draft: &mut Draft, survey: &Survey) {
+    let table = draft.table_plan();
+    for block in survey.blocks_in_data().into_iter().flatten() {
+        let at = word_at(&table, block);
+        let word = MapWord(draft.word(at));
+        let place = format!("block {block}");
+        let agreed = match word.state() {
+            _ if word == MapWord::HELD => continue,
+            MapState::Mapped => {
+                let (logical, id) = (word.logical(), word.id());
+                let what = format_args!("block {logical} of inode {id} reads as zeros");
+                draft.give_up(Class::MapMetadata, place, what)
+            }
+            _ => draft.mend(Class::MapMetadata, place, "held for its chunk"),
+        };
+        if agreed {
+            draft.set(at, MapWord::HELD.0);
         }
     }
 }

@@ -136,7 +136,7 @@ pub fn plan_conversion(
     let mut making = Making::new(&overlay, &superblock, &survey);
     let directories = making.lay_names(to)?;
     making.lay_header(to);
-    let chunks = survey.geometry.meta_chunks as usize;
+    let chunks = survey.geometry.chunks().count();
     let slots = making.take_blocks(making.inner_stores().len() + 3 * chunks)?;
     let mut stores = making.give_back_chunks(&slots);
     stores.extend(making.inner_stores());
@@ -232,7 +232,7 @@ impl<'a> Making<'a> {
             chunks.reverse();
             (kind, Cursor { chunks, slot: 0 })
         });
-        let mut free_chunks = chunks(ChunkKind::Free);
+        let mut free_chunks: Vec<u64> = survey.free_chunks().collect();
         free_chunks.reverse();
         Self {
             overlay,
@@ -486,8 +486,16 @@ impl<'a> Making<'a> {
         if superblock.namespace() != NamespaceKind::Adaptive {
             chunks.extend(self.survey.chunks.of(ChunkKind::Areas));
         }
+        // What lies in data space stays metadata: the pool's use will find that it is not needed.
+        let (chunks, in_data): (Vec<u64>, Vec<u64>) = chunks
+            .into_iter()
+            .partition(|&chunk| chunk < geometry.meta_chunks);
+        for chunk in in_data {
+            let word = ChunkWord::new(chunk, ChunkKind::Blocks, 0).0;
+            self.overlay.set(geometry.chunk_word_at(chunk), word);
+        }
         let give_back = |chunk| {
-            self.overlay.set(geometry.chunk_table_at + chunk * 8, 0);
+            self.overlay.set(geometry.chunk_word_at(chunk), 0);
             PendingStore::zeros(geometry.slot_at(slots(chunk).start), geometry.chunk_bytes)
         };
         chunks.into_iter().map(give_back).collect()
@@ -604,7 +612,7 @@ fn pending(
     let (mut blocks, mut seen) = (Vec::new(), BTreeSet::new());
     while slot != 0 {
         let damaged = FinishError::Damaged(slot);
-        if slot + SLOTS_PER_BLOCK > geometry.meta_slots() || !seen.insert(slot) {
+        if !geometry.has_slot(slot + SLOTS_PER_BLOCK - 1) || !seen.insert(slot) {
             return Err(damaged);
         }
         let bytes: [u8; BLOCK_BYTES as usize] = overlay.bytes(geometry.slot_at(slot));
@@ -615,7 +623,8 @@ fn pending(
             let end = at.checked_add(bytes);
             let is_inside = at % 8 == 0
                 && bytes % 8 == 0
-                && end.is_some_and(|end| end <= geometry.slot_at(geometry.meta_slots()));
+                && (at < geometry.table_at || geometry.is_of_metadata(at))
+                && end.is_some_and(|end| end <= geometry.slots_end());
             is_inside || copy_of(superblock, at).is_some() && bytes == 8
         };
         let (Some(block), Some(stores)) = (&block, stores) else {

@@ -246,7 +246,10 @@ impl<'a> Draft<'a> {
         self.paths.clear();
         self.cookies.clear();
         self.taken = Taken::default();
-        for slot in (0..self.geometry.meta_slots()).filter(|&slot| survey.is_used(slot)) {
+        let per_chunk = self.geometry.slots_per_chunk();
+        let chunks = self.geometry.chunks();
+        let slots = chunks.flat_map(|chunk| chunk * per_chunk..(chunk + 1) * per_chunk);
+        for slot in slots.filter(|&slot| survey.is_used(slot)) {
             self.reserved.add(slot);
         }
     }

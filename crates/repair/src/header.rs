@@ -6,7 +6,7 @@ use vellum_check::survey::{self, Record, Survey, UndoLog};
 use vellum_check::{Class, Image};
 use vellum_layout::{
     BLOCK_BYTES, ChunkKind, ChunkWord, CommittedWord, Entry, EntryHead, FileKind, IdentityWord,
-    Inode, InodeState, JournalHead, LogExtentHead, LogExtentKind, PoolHeader, SLOT_BYTES,
+    Inode, InodeState, JournalHead, LogExtentHead, LogExtentKind, MapWord, PoolHeader, SLOT_BYTES,
     SLOTS_PER_BLOCK, Superblock, TablePart, UNDO_RECORD_BYTES, UndoPlan, table_parts,
 };
 use vellum_media::LINE_BYTES;
@@ -91,7 +91,7 @@ pub(crate) fn journals(draft: &mut Draft, replay: bool) {
                 let mut stores = stores.peekable();
                 if stores
                     .clone()
-                    .any(|pair| !survey::may_store(&geometry, pair))
+                    .any(|pair| !survey::may_store(draft.overlay, &geometry, pair))
                 {
                     let what = "retired: it stores outside the metadata";
                     (Class::JournalUnsound, what)
@@ -133,9 +133,13 @@ pub(crate) fn unused_epoch(draft: &Draft) -> u32 {
 /// Reconstructs unsound chunk words. The first chunk holds the root, so inodes.
 pub(crate) fn chunks(draft: &mut Draft, survey: &Survey) {
     let per_chunk = draft.geometry.slots_per_chunk();
-    let mut unsound: Vec<u64> = (0..draft.geometry.meta_chunks)
-        .filter(|chunk| survey.chunks.kind_of(chunk * per_chunk).is_none())
-        .collect();
+    let unsound = draft.geometry.chunks();
+    let unsound = unsound.filter(|chunk| survey.chunks.kind_of(chunk * per_chunk).is_none());
+    let (of_data, mut unsound): (Vec<u64>, Vec<u64>) =
+        unsound.partition(|&chunk| is_of_data(draft, survey, chunk));
+    for chunk in of_data {
+        set_chunk(draft, chunk, ChunkKind::Free);
+    }
     if survey.chunks.kind_of(0) != Some(ChunkKind::Inodes) {
         set_chunk(draft, 0, ChunkKind::Inodes);
         unsound.retain(|&chunk| chunk != 0);
@@ -165,6 +169,23 @@ pub(crate) fn chunks(draft: &mut Draft, survey: &Survey) {
             }
         }
     }
+}
+
+/// Whether the blocks of a chunk are data: if the table does not hold all of them, or a file has
+/// one of them.
+fn is_of_data(draft: &Draft, survey: &Survey, chunk: u64) -> bool {
+    let geometry = &draft.geometry;
+    if !geometry.chunks_of_data().contains(&chunk) {
+        return false;
+    }
+    let mut blocks = geometry.blocks_of_chunk(chunk);
+    if geometry.mapping.has_home_lines() {
+        let table = draft.table_plan();
+        let word = |block| table.word_at(block).map(|at| draft.word(at));
+        return blocks.any(|block| word(block) != Some(MapWord::HELD.0));
+    }
+    let mut of_files = survey.trees.blocks.iter();
+    of_files.any(|found| blocks.contains(&found.block))
 }
 
 fn set_chunk(draft: &mut Draft, chunk: u64, kind: ChunkKind) {
@@ -202,7 +223,7 @@ fn is_claimed(draft: &Draft, part: (u32, u64)) -> bool {
 }
 
 fn is_blank(draft: &Draft, chunk: u64) -> bool {
-    let at = draft.geometry.meta_at + chunk * draft.geometry.chunk_bytes;
+    let at = draft.geometry.chunk_at(chunk);
     let mut words = (0..draft.geometry.chunk_bytes).step_by(8);
     words.all(|word| draft.word(at + word) == 0)
 }
@@ -210,8 +231,7 @@ fn is_blank(draft: &Draft, chunk: u64) -> bool {
 fn set_chunk_word(draft: &mut Draft, chunk: u64, word: ChunkWord, what: String) {
     draft.hidden = true;
     if draft.mend(Class::ChunkWord, format_args!("chunk {chunk}"), what) {
-        let at = draft.geometry.chunk_table_at + chunk * 8;
-        draft.set(at, word.0);
+        draft.set(draft.geometry.chunk_word_at(chunk), word.0);
     }
 }
 

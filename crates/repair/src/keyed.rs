@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use vellum_check::Class;
+use vellum_check::survey::Survey;
 use vellum_layout::{KeyedPlan, KeyedWord, LevelRoot, MapState, MapWord};
 
 use crate::blocks::{Owner, Room, fault};
@@ -120,11 +121,13 @@ fn settle_levels(draft: &mut Draft, found: &KeyedPlan) {
 ///
 /// Copies of blocks avoid blocks freed here, too: files have them until the table is written, which
 /// is after the copies.
-pub(crate) fn settle(draft: &mut Draft, owners: &HashMap<u32, Owner>) {
+pub(crate) fn settle(draft: &mut Draft, survey: &Survey, owners: &HashMap<u32, Owner>) {
     let Some(plan) = plan(draft) else {
         return;
     };
-    let mut room = Room::beside(draft, sound_rows(draft).iter().map(Row::block));
+    let metadata = || survey.blocks_in_data().into_iter().flatten();
+    let used = sound_rows(draft).into_iter().map(|row| row.block());
+    let mut room = Room::beside(draft, used.chain(metadata()));
     settle_levels(draft, &plan);
     for row in rows(draft, plan.parts().into_iter().flatten()) {
         let fault = fault(row.word, owners).or_else(|| {
@@ -155,7 +158,8 @@ pub(crate) fn settle(draft: &mut Draft, owners: &HashMap<u32, Owner>) {
             true
         }
     });
-    let mut taken = HashMap::new();
+    // Id 0 is no file's.
+    let mut taken: HashMap<u64, u32> = metadata().map(|block| (block, 0)).collect();
     // A written block takes precedence over a reserved one.
     for state in [MapState::Mapped, MapState::Unwritten] {
         rows.retain_mut(|row| {

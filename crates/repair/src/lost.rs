@@ -95,7 +95,7 @@ fn held(geometry: &Geometry, table: &TablePlan, last_copy_at: u64, at: u64) -> S
             "a part of the mapping table".to_owned()
         }
         _ if let [first, .., last] = blocks[..] => format!("whose blocks {first} to {last} are"),
-        _ if (geometry.meta_at..geometry.slot_at(geometry.meta_slots())).contains(&at) => {
+        _ if at < geometry.table_at && geometry.is_of_metadata(at) => {
             let first = (at - geometry.meta_at) / SLOT_BYTES;
             format!("slots {first} to {}", first + BLOCK_BYTES / SLOT_BYTES - 1)
         }

@@ -589,8 +589,11 @@ fn stages(
         let stage = match at {
             _ if at == state_at => continue,
             _ if Some(at) == moving_at => &mut journals,
-            _ if in_metadata(&geometry, at) && !used.has((at - geometry.meta_at) / SLOT_BYTES) => {
-                &mut fresh
+            _ if in_metadata(&geometry, at) => {
+                match used.has((at - geometry.meta_at) / SLOT_BYTES) {
+                    true => &mut inside,
+                    false => &mut fresh,
+                }
             }
             // Bytes only go into blocks without a file.
             _ if (geometry.data_at..data_end).contains(&at) => &mut fresh,
@@ -612,7 +615,7 @@ fn stages(
 }
 
 pub(crate) fn in_metadata(geometry: &Geometry, at: u64) -> bool {
-    (geometry.meta_at..geometry.slot_at(geometry.meta_slots())).contains(&at)
+    geometry.is_of_metadata(at)
 }
 
 /// The copy of the superblock that contains pool offset `at`.

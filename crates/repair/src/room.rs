@@ -230,7 +230,7 @@ impl Draft<'_> {
     fn take_chunk(&mut self, survey: &Survey, kind: ChunkKind) -> Option<()> {
         let taken = &self.taken.chunks;
         let free = |chunk: &u64| taken.iter().all(|new| new.0 != *chunk);
-        let chunk = survey.chunks.of(ChunkKind::Free).find(free)?;
+        let chunk = survey.free_chunks().find(free)?;
         let at = self
             .geometry
             .slot_at(chunk * self.geometry.slots_per_chunk());
@@ -240,7 +240,7 @@ impl Draft<'_> {
         self.taken.chunks.push((chunk, kind));
         self.taken.cursors.retain(|&(of, _), _| of != kind);
         let word = ChunkWord::new(chunk, kind, 0).0;
-        self.set(self.geometry.chunk_table_at + chunk * 8, word);
+        self.set(self.geometry.chunk_word_at(chunk), word);
         Some(())
     }
 

@@ -137,8 +137,10 @@ fn settle_blocks(
     // The blocks of unreadable inodes look free.
     let known = survey.nodes.broken.is_empty();
     let used = survey.trees.blocks.iter().map(|found| found.block);
-    let mut room = known.then(|| Room::beside(draft, used));
-    let mut taken: HashMap<u64, u32> = HashMap::new();
+    let metadata = || survey.blocks_in_data().into_iter().flatten();
+    let mut room = known.then(|| Room::beside(draft, used.chain(metadata())));
+    // Id 0 is no file's.
+    let mut taken: HashMap<u64, u32> = metadata().map(|block| (block, 0)).collect();
     // A written block takes precedence over a reserved one.
     for state in [MapState::Mapped, MapState::Unwritten] {
         let blocks = survey.trees.blocks.iter();

@@ -196,7 +196,7 @@ impl FsmacOptions {
 /// came.
 pub fn main_fsmac(options: &FsmacOptions) -> Result<()> {
     if let Some(pool) = &options.leave {
-        return crate::left::leave(pool, options.tree_files, options.synced);
+        return opening::leave(pool, options.tree_files, options.synced);
     }
     measure(options)?.publish(&options.output)
 }

@@ -150,16 +150,7 @@ impl Grid {
         ratio(&samples[at], samples.first()?)
     }
 
-    /// The label at which a side's values are worst over those at the first one, and that ratio.
-    pub(crate) fn worst_over_first(&self, side: &str) -> Option<(&str, f64)> {
-        let samples = self.samples_of(side)?;
-        let others = self.labels.iter().zip(samples).skip(1);
-        let ratios =
-            others.filter_map(|(label, at)| Some((label.as_str(), ratio(at, samples.first()?)?)));
-        ratios.max_by(|one, other| one.1.total_cmp(&other.1))
-    }
-
-    /// The ratio of a side's values at the last label and at the first one, in the same round.
+    /// The same for the last label.
     pub(crate) fn last_over_first(&self, side: &str) -> Option<f64> {
         self.over_first(side, self.labels.last()?)
     }
@@ -227,8 +218,9 @@ impl Grid {
 /// The median over the rounds of the ratios of these values to those of the same round.
 fn ratio(samples: &[Sample], over: &[Sample]) -> Option<f64> {
     let ratios = samples.iter().zip(over);
-    let ratios = ratios.map(|(sample, over)| sample.value / over.value);
-    let ratios: Vec<f64> = ratios.filter(|ratio| ratio.is_finite()).collect();
+    let ratios: Vec<f64> = ratios
+        .map(|(sample, over)| sample.value / over.value)
+        .collect();
     (!ratios.is_empty()).then(|| median(&ratios))
 }
 
@@ -358,7 +350,6 @@ mod tests {
             &[1.0, 20.0, 60.0, 40.0],
         ]);
         assert_eq!(steep.dependence(HASHFS), Some(4.0));
-        assert_eq!(steep.worst_over_first(HASHFS), Some(("3", 2.0)));
         assert_eq!(steep.probes(HASHFS).as_deref(), Some("1.00 to 2.00"));
         assert_eq!(steep.dependence("radix"), None);
     }

@@ -28,14 +28,6 @@ pub(crate) struct Sample {
 }
 
 impl Sample {
-    /// A value without operations and counts.
-    pub(crate) fn of(value: f64) -> Self {
-        Self {
-            value,
-            ..Self::default()
-        }
-    }
-
     /// The value per part, where every operation has `parts` of them.
     pub(super) fn per(self, parts: u64) -> Self {
         Self {
@@ -46,7 +38,7 @@ impl Sample {
     }
 
     /// The probes of an operation instead of its time.
-    pub(crate) fn by_probes(self) -> Self {
+    pub(super) fn by_probes(self) -> Self {
         Self {
             value: self.counts.probes as f64 / self.ops.max(1) as f64,
             ..self

@@ -2,12 +2,14 @@
 
 use std::ffi::CString;
 
-use super::subjects::{ADAM, BASELINE, DEFAULT, PoolKind, Room, Setting, Work, names as names_of};
+use super::subjects::{
+    ADAM, BASELINE, DEFAULT, PoolKind, Room, Setting, Work, names as names_of, timed,
+};
 use crate::Result;
 use crate::mapping::{Grid, Sample};
 use crate::order::{names, shuffled_names};
 use crate::report::Outcome;
-use crate::side::{Side, timed};
+use crate::side::Side;
 use crate::target::Target;
 
 const LABELS: [&str; 4] = ["create", "unlink", "mkdir", "rmdir"];

@@ -3,12 +3,14 @@
 use std::ffi::CString;
 use std::hint::black_box;
 
-use super::subjects::{ADAM, BASELINE, DEFAULT, PoolKind, Room, Setting, Work, names as names_of};
+use super::subjects::{
+    ADAM, BASELINE, DEFAULT, PoolKind, Room, Setting, Work, names as names_of, timed,
+};
 use crate::Result;
 use crate::figure::{Axis, Scale};
 use crate::mapping::{Grid, Sample};
 use crate::report::Outcome;
-use crate::side::{Side, timed};
+use crate::side::Side;
 use crate::target::Target;
 
 const DEPTHS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];

@@ -16,7 +16,6 @@ use super::subjects::{
 use crate::Result;
 use crate::error::doing;
 use crate::figure::{Axis, Mark, Scale};
-use crate::latencies::Latencies;
 use crate::library::Library;
 use crate::mapping::{Grid, Sample};
 use crate::order::{Numbers, names};
@@ -185,7 +184,7 @@ impl Figures {
         if subject.name == ADAM {
             self.marks = told.marks;
             if let Some(value) = told.busy {
-                self.share.add(round, 0, 1, Sample::of(value));
+                self.share.add(round, 0, 1, part(value));
             }
         }
     }
@@ -207,7 +206,7 @@ impl Figures {
             if let (Some(before), Some(after)) = (before, thread_time()?) {
                 let spent = after.saturating_sub(before);
                 let value = spent.as_secs_f64() / start.elapsed().as_secs_f64();
-                self.share.add(round, 0, 0, Sample::of(value));
+                self.share.add(round, 0, 0, part(value));
             }
         }
         Ok(())
@@ -224,6 +223,13 @@ impl Figures {
         time.marks = self.marks;
         let figures = vec![time, self.late.figure(), self.share.figure()];
         Outcome::new(figures, late.into_iter().chain(share).collect())
+    }
+}
+
+fn part(value: f64) -> Sample {
+    Sample {
+        value,
+        ..Sample::default()
     }
 }
 
@@ -426,6 +432,43 @@ impl Areas {
     }
 }
 
+/// The number of steps by which times between two powers of two are distinguished.
+const PARTS: usize = 32;
+
+/// A histogram of latencies, with a resolution of 1/32.
+#[derive(Default)]
+struct Latencies(Vec<u64>);
+
+impl Latencies {
+    fn add(&mut self, time: Duration) {
+        if self.0.is_empty() {
+            self.0.resize(64 * PARTS, 0);
+        }
+        let ns = (time.as_nanos() as u64).max(1);
+        let power = ns.ilog2();
+        let part = ((u128::from(ns) * PARTS as u128) >> power) as usize - PARTS;
+        self.0[power as usize * PARTS + part] += 1;
+    }
+
+    /// The time that this fraction of operations did not exceed.
+    fn at(&self, part: f64) -> Sample {
+        let ops: u64 = self.0.iter().sum();
+        let mut left = (ops as f64 * part).ceil() as u64;
+        let place = self.0.iter().position(|&count| {
+            let is_here = left <= count;
+            left = left.saturating_sub(count);
+            is_here
+        });
+        let place = place.unwrap_or(0);
+        let ns = (1_u64 << (place / PARTS)) as f64;
+        Sample {
+            value: ns * (1.0 + (place % PARTS) as f64 / PARTS as f64),
+            ops,
+            counts: Counts::default(),
+        }
+    }
+}
+
 /// Processor time of this process's evolving threads; `None` if there are none, or if the kernel
 /// doesn't report it.
 fn thread_time() -> Result<Option<Duration>> {
@@ -443,4 +486,25 @@ fn thread_time() -> Result<Option<Duration>> {
         }
     }
     Ok(time)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_have_a_resolution_of_a_32nd() {
+        let mut latencies = Latencies::default();
+        for ns in 1..=10_000 {
+            latencies.add(Duration::from_nanos(ns));
+        }
+        for (part, expected) in [(0.5, 5000.0), (0.99, 9900.0), (1.0, 10_000.0)] {
+            let found = latencies.at(part).value;
+            assert!(
+                (0.96..=1.0).contains(&(found / expected)),
+                "{part}: {found}, not {expected}"
+            );
+        }
+        assert_eq!(latencies.at(0.5).ops, 10_000);
+    }
 }

@@ -2,13 +2,15 @@
 
 use std::ffi::CString;
 
-use super::subjects::{BASELINE, DEFAULT, PoolKind, Room, STILL, Setting, Work, names as names_of};
+use super::subjects::{
+    BASELINE, DEFAULT, PoolKind, Room, STILL, Setting, Work, names as names_of, timed,
+};
 use crate::Result;
 use crate::figure::{Axis, Scale};
 use crate::mapping::{Grid, Sample};
 use crate::order::names;
 use crate::report::Outcome;
-use crate::side::{Side, timed};
+use crate::side::Side;
 use crate::target::Target;
 
 /// Renames of a round, back and forth.

@@ -2,11 +2,13 @@
 
 use std::ffi::CString;
 
-use super::subjects::{ADAM, BASELINE, DEFAULT, PoolKind, Room, Setting, Work, names as names_of};
+use super::subjects::{
+    ADAM, BASELINE, DEFAULT, PoolKind, Room, Setting, Work, names as names_of, timed,
+};
 use crate::Result;
 use crate::mapping::{Grid, Sample};
 use crate::report::Outcome;
-use crate::side::{For, Side, timed};
+use crate::side::{For, Side};
 use crate::tree::Tree;
 
 const LABELS: [&str; 6] = ["unpack", "find", "du", "first rename", "rename", "delete"];

@@ -14,6 +14,7 @@ use crate::mapping::{Grid, Sample};
 use crate::peer::Peer;
 use crate::scratch::dir_in;
 use crate::side::Side;
+use crate::stopwatch::Stopwatch;
 
 /// The namespace that ratios compare with.
 pub(super) const BASELINE: &str = "tree";
@@ -247,6 +248,22 @@ impl<'a> Setting<'a> {
 fn rest(library: &Library, samples: Vec<Sample>) -> Result<Vec<Sample>> {
     library.settle()?;
     Ok(samples)
+}
+
+/// The time per operation of `ops` operations, and their total counts.
+pub(super) fn timed<S: Side>(
+    side: &S,
+    ops: usize,
+    work: impl FnOnce() -> Result<()>,
+) -> Result<Sample> {
+    let (before, watch) = (side.counts(), Stopwatch::start());
+    work()?;
+    let time = watch.elapsed();
+    Ok(Sample {
+        value: time.as_nanos() as f64 / ops as f64,
+        ops: ops as u64,
+        counts: side.counts() - before,
+    })
 }
 
 /// The names of subjects.

@@ -1,8 +1,14 @@
-//! Instructions of an operation, counted by callgrind on a small pool in memory, for each
-//! namespace.
+//! Instructions of an operation, counted by valgrind's callgrind. They do not depend on how busy
+//! the machine is, so two builds can be compared anywhere.
+//!
+//! For each namespace this program runs itself under callgrind ([`run_counted`]), on a small pool
+//! in memory. Callgrind counts only inside [`counted`] and writes a profile at each return from it.
+//! Background work has threads of its own and does not count.
 
-use std::ffi::OsString;
+use std::fs::read_to_string;
 use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::{Deserialize, Serialize};
 use vellum::{CreateOptions, NamespaceKind, PoolOptions};
@@ -10,7 +16,6 @@ use vellum::{CreateOptions, NamespaceKind, PoolOptions};
 use super::workload::{AnyWorkload, Laps};
 use super::{OpsOptions, chosen};
 use crate::Result;
-use crate::callgrind::Profiles;
 use crate::error::{Error, doing};
 use crate::library::Library;
 
@@ -19,6 +24,11 @@ const FILES: usize = 500;
 /// Size of the file that is read at random.
 const LARGE_FILE_BYTES: u64 = 4 << 20;
 const POOL_BYTES: u64 = 256 << 20;
+/// The function inside which callgrind counts.
+const COUNTED: &str = "vellum_bench::ops::instructions::counted";
+
+/// The calls of [`counted`] so far.
+static CALLS: AtomicU64 = AtomicU64::new(0);
 
 /// The instructions of an operation by one thread.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -40,6 +50,18 @@ struct Counted {
     operations: u64,
 }
 
+/// Runs one lap.
+#[inline(never)]
+pub(super) fn counted(run: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+    CALLS.fetch_add(1, Ordering::Relaxed);
+    run()
+}
+
+/// The number of the newest profile, from 1.
+pub(super) fn newest_call() -> u64 {
+    CALLS.load(Ordering::Relaxed)
+}
+
 /// Counts the instructions of the chosen operations in every namespace.
 pub(super) fn measure(options: &OpsOptions) -> Result<Vec<Instructions>> {
     let mut all = Vec::new();
@@ -51,18 +73,35 @@ pub(super) fn measure(options: &OpsOptions) -> Result<Vec<Instructions>> {
 
 fn of_namespace(options: &OpsOptions, namespace: NamespaceKind) -> Result<Vec<Instructions>> {
     let dir = tempfile::tempdir_in(&options.pool_dir).map_err(doing("make a directory"))?;
-    let mut arguments: Vec<OsString> = ["ops", "--counted", namespace.name()]
-        .map(OsString::from)
-        .into();
-    arguments.push(dir.path().join("pool").into());
+    let profile = dir.path().join("profile");
+    let program = std::env::current_exe().map_err(doing("find this program"))?;
+    let mut command = Command::new("valgrind");
+    command
+        .args(["--quiet", "--tool=callgrind"])
+        .arg(format!("--callgrind-out-file={}", profile.display()))
+        .arg(format!("--toggle-collect={COUNTED}"))
+        .arg(format!("--dump-after={COUNTED}"))
+        .arg(program)
+        .args(["ops", "--counted", namespace.name()])
+        .arg(dir.path().join("pool"))
+        .stdin(Stdio::null());
     if !options.only.is_empty() {
-        arguments.push("--only".into());
-        arguments.extend(options.only.iter().map(OsString::from));
+        command.arg("--only").args(&options.only);
     }
-    let (parts, profiles): (Vec<Counted>, _) = Profiles::of(dir.path(), arguments)?;
+    let output = command
+        .output()
+        .map_err(doing("run valgrind, which counts instructions"))?;
+    if !output.status.success() {
+        return Err(Error::Tool {
+            command: "valgrind --tool=callgrind".into(),
+            said: String::from_utf8_lossy(&output.stderr).trim_end().into(),
+        });
+    }
+    let parts: Vec<Counted> = serde_json::from_slice(&output.stdout)
+        .map_err(|error| Error::Wrong(format!("what the counted process printed: {error}")))?;
     let wanted = parts.into_iter().filter(|part| options.wants(&part.op));
     let of_part = |part: Counted| {
-        let total = profiles.total(part.call)?;
+        let total = total_of(&profile.with_extension(part.call.to_string()))?;
         let each = total as f64 / part.operations as f64;
         Ok(Instructions {
             op: part.op,
@@ -71,6 +110,15 @@ fn of_namespace(options: &OpsOptions, namespace: NamespaceKind) -> Result<Vec<In
         })
     };
     wanted.map(of_part).collect()
+}
+
+/// The instructions in a profile of callgrind.
+fn total_of(profile: &Path) -> Result<u64> {
+    let text = read_to_string(profile).map_err(doing(format!("read {}", profile.display())))?;
+    let totals = text.lines().find_map(|line| line.strip_prefix("totals: "));
+    totals
+        .and_then(|total| total.trim().parse().ok())
+        .ok_or_else(|| Error::Wrong(format!("{} has no totals", profile.display())))
 }
 
 /// The counted process: runs every chosen workload twice, and prints the parts of the second round.

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use vellum::media::count::Counts;
 
+use super::instructions::{counted, newest_call};
 use crate::Result;
-use crate::callgrind::{counted, newest_call};
 use crate::kernel::Kernel;
 use crate::library::Library;
 use crate::side::Side;

@@ -9,7 +9,6 @@ mod memory;
 mod mount;
 mod namespace;
 mod reading;
-mod scale;
 #[path = "../small/mod.rs"]
 mod small;
 

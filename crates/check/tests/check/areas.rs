@@ -229,7 +229,7 @@ proptest! {
         let sample = if closed { closed_area_sample() } else { area_sample() };
         let mut image = sample.sample.image;
         let at = image.at(image.geometry.areas.table);
-        let end = image.at(image.geometry.meta_slots());
+        let end = image.at(image.geometry.region_slots());
         for (word, value, is_flip) in changes {
             let at = at + word as u64 * 8 % (end - at);
             let value = if is_flip { image.word(at) ^ 1 << (value % 64) } else { value };

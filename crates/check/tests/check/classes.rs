@@ -594,6 +594,18 @@ fn block_mapped_twice() {
 }
 
 #[test]
+fn block_of_metadata_and_of_a_file() {
+    found(Class::MapMetadata, "block 1", |s| {
+        s.image.take_for_metadata(1)
+    });
+    // Free in the table.
+    let mut sample = closed();
+    sample.image.take_for_metadata(9);
+    let report = checked(&sample.image.bytes);
+    assert!(report.has(Class::MapMetadata), "{report}");
+}
+
+#[test]
 fn table_entry_twice() {
     for mapping in [MappingKind::Cuckoo, MappingKind::Level] {
         for (mut sample, severity) in keyed(mapping)

@@ -78,7 +78,7 @@ fn extent(sample: &Sample, which: u8) -> (u64, u64) {
 }
 
 fn apply(sample: &mut Sample, change: &Change) {
-    let slots = sample.image.geometry.meta_slots();
+    let slots = sample.image.geometry.region_slots();
     let image = &mut sample.image;
     match *change {
         Change::Byte(at, byte) => image.bytes[at as usize] ^= byte,

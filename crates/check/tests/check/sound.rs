@@ -51,12 +51,12 @@ fn a_pool_with_every_kind_of_structure_is_sound() {
 fn a_live_map_ends_with_a_whole_word() {
     // 65 chunks of 32 slots.
     let mut image = TestImage::of_size(1 << 20, Some(65 << 12));
-    assert_eq!(image.geometry.meta_slots() % 64, 32);
+    assert_eq!(image.geometry.region_slots() % 64, 32);
     image.close();
     let report = check(&image.bytes, Options::default());
     assert_eq!(report.findings, [], "{report}");
     // The last slot, marked but unused, with a correct checksum.
-    let last = image.geometry.meta_slots() as usize - 1;
+    let last = image.geometry.region_slots() as usize - 1;
     image.leak(last);
     image.close();
     let report = check(&image.bytes, Options::default());

@@ -78,7 +78,7 @@ fn places() {
         elsewhere.image.get_inode(elsewhere.short).root,
         elsewhere.large[0],
     );
-    let last = elsewhere.image.geometry.meta_slots() - 1;
+    let last = elsewhere.image.geometry.region_slots() - 1;
     // No slot, slots of other structures, a slot inside a block, the last slot, none.
     for root in [u64::MAX, 1 << 40, 2, text, block + 1, last, last + 1] {
         unsound(|s| set_root(s, 3, root));

@@ -304,7 +304,7 @@ impl AreaSample {
             to: copy as u32,
         };
         // In a separate chunk, so that the slot is unused whether the pool was closed or not.
-        let list = image.geometry.meta_slots() - SLOTS_PER_BLOCK;
+        let list = image.geometry.region_slots() - SLOTS_PER_BLOCK;
         let chunk = list / image.geometry.slots_per_chunk();
         let word = ChunkWord::new(chunk, ChunkKind::Blocks, 0);
         image.set_word(image.geometry.chunk_table_at + 8 * chunk, word.0);

@@ -172,6 +172,16 @@ impl TestImage {
         self.set_bytes(geometry.log_at + ANCHORS_BYTES, &record);
     }
 
+    /// Makes the chunk with data block `block` one of metadata blocks.
+    pub(crate) fn take_for_metadata(&mut self, block: u64) {
+        let geometry = self.geometry;
+        let mut chunks = geometry.chunks_of_data();
+        let has_it = |chunk: &u64| geometry.blocks_of_chunk(*chunk).contains(&block);
+        let chunk = chunks.find(has_it).expect("data space may be metadata");
+        let word = ChunkWord::new(chunk, ChunkKind::Blocks, 0);
+        self.set_word(geometry.chunk_word_at(chunk), word.0);
+    }
+
     fn planned(request: &GeometryRequest) -> Self {
         let geometry = Geometry::plan(request).unwrap();
         let superblock = Superblock::new(&geometry, [9; 16], SEED, NOW, "test", request.namespace);
@@ -180,7 +190,7 @@ impl TestImage {
             superblock,
             geometry,
             logs: BTreeMap::new(),
-            used: vec![false; geometry.meta_slots() as usize],
+            used: vec![false; geometry.region_slots() as usize],
             next_chunk: 0,
             free: BTreeMap::new(),
             next_block: 0,
@@ -590,7 +600,7 @@ impl TestImage {
         if self.has_areas() {
             self.close_areas();
         }
-        let mut map = vec![0u8; (self.geometry.meta_slots().div_ceil(64) * 8) as usize];
+        let mut map = vec![0u8; (self.geometry.region_slots().div_ceil(64) * 8) as usize];
         for (slot, used) in self.used.iter().enumerate() {
             map[slot / 8] |= u8::from(*used) << (slot % 8);
         }
@@ -637,7 +647,7 @@ impl TestImage {
 
     /// Bytes of the metadata region.
     pub(crate) fn metadata(&self) -> std::ops::Range<u64> {
-        let bytes = self.geometry.meta_slots() * SLOT_BYTES;
+        let bytes = self.geometry.region_slots() * SLOT_BYTES;
         self.geometry.meta_at..self.geometry.meta_at + bytes
     }
 }

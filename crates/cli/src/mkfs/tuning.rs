@@ -21,6 +21,8 @@ pub(crate) struct Tuning {
     /// In per mille: 1000 minus the layout score.
     pub(crate) fragmentation: u16,
     pub(crate) metadata: Option<u64>,
+    /// Data space never becomes metadata.
+    pub(crate) has_fixed_metadata: bool,
     pub(crate) thread_slots: Option<u32>,
     /// The external data device has no space for a metadata replica.
     pub(crate) has_no_replica: bool,
@@ -37,7 +39,7 @@ struct Key {
     set: fn(Tuning, &str) -> Result<Tuning, String>,
 }
 
-const KEYS: [Key; 9] = [
+const KEYS: [Key; 10] = [
     Key {
         name: "namespace",
         value: "direct|adaptive|tree",
@@ -107,11 +109,24 @@ const KEYS: [Key; 9] = [
     Key {
         name: "metadata",
         value: "SIZE",
-        meaning: "Space for names and inodes, which limits the number of files",
+        meaning: "Space for names and inodes that is never data",
         default: "a sixteenth of the pool; with a log, or --data, a 64th of the data",
         set: |tuning, value| {
             Ok(Tuning {
                 metadata: Some(parse_size(value)?),
+                ..tuning
+            })
+        },
+    },
+    Key {
+        name: "metadata-grows",
+        value: "on|off",
+        meaning: "Whether free data space becomes metadata when those are short; only in pools \
+                  without a log that hold their own data",
+        default: "on",
+        set: |tuning, value| {
+            Ok(Tuning {
+                has_fixed_metadata: !is_on(value)?,
                 ..tuning
             })
         },
@@ -135,13 +150,8 @@ const KEYS: [Key; 9] = [
                   without it `vellum replica export` is not possible",
         default: "on",
         set: |tuning, value| {
-            let has_no_replica = match value {
-                "on" => false,
-                "off" => true,
-                _ => return Err("write on or off".into()),
-            };
             Ok(Tuning {
-                has_no_replica,
+                has_no_replica: !is_on(value)?,
                 ..tuning
             })
         },
@@ -160,6 +170,14 @@ const KEYS: [Key; 9] = [
         },
     },
 ];
+
+fn is_on(text: &str) -> Result<bool, String> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err("write on or off".into()),
+    }
+}
 
 fn number<T: FromStr>(text: &str) -> Result<T, String> {
     text.parse()
@@ -249,6 +267,7 @@ mod tests {
             "span-lines=2",
             "layout-score=0.25",
             "metadata=1G",
+            "metadata-grows=off",
             "thread-slots=4",
             "replica=off",
             "hash-seed=7",
@@ -262,6 +281,7 @@ mod tests {
         assert_eq!((read.run_blocks, read.span_lines), (Some(1), Some(2)));
         assert_eq!((read.fragmentation, read.metadata), (750, Some(1 << 30)));
         assert_eq!((read.thread_slots, read.hash_seed), (Some(5), Some(7)));
+        assert!(read.has_fixed_metadata);
         assert!(read.has_no_replica && !tuning(&["replica=off", "replica=on"]).has_no_replica);
     }
 

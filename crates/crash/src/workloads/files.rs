@@ -4,9 +4,10 @@ use vellum::{MappingKind, NamespaceKind};
 use vellum_layout::{ANCHORS_BYTES, BLOCK_BYTES, Superblock};
 
 use super::text::WorkloadFile;
-use crate::session::blank_image;
+use crate::memories::Shared;
+use crate::session::{Session, blank_image};
 use crate::threads::ThreadWorkload;
-use crate::workload::{PoolKind, Workload};
+use crate::workload::{PoolKind, Step, Workload};
 
 /// A file: its name and its text.
 type File = (&'static str, &'static str);
@@ -151,6 +152,56 @@ pub(super) fn growing(mapping: MappingKind, pool_kind: PoolKind) -> Vec<Workload
     ];
     let sequences = read(file!("growing.txt"), &named).sequences.into_iter();
     sequences.map(|workload| workload.on(mapping)).collect()
+}
+
+/// Pools of this mapping with a small metadata region.
+pub(super) fn narrow(mapping: MappingKind) -> Vec<Workload> {
+    let first = ["create f 644 -".to_owned()];
+    let fill = creations(mapping, "g", &first);
+    let empty = each(fill.len() as u64, "unlink g#");
+    let more = each(40, "create x# 644 -");
+    let others = ["maintain", "close-pool", "open-pool"].map(str::to_owned);
+    let history = [
+        &first[..],
+        &fill,
+        &more,
+        &empty,
+        &each(40, "unlink x#"),
+        &others,
+    ]
+    .concat();
+    let again = creations(mapping, "h", &history);
+    let named = [
+        ("FILL", fill.join(" | ")),
+        ("MORE", more.join(" | ")),
+        ("EMPTY", empty.join(" | ")),
+        ("EMPTIED", history.join(" | ")),
+        ("AGAIN", again.join(" | ")),
+    ];
+    let sequences = read(file!("narrow.txt"), &named).sequences.into_iter();
+    let on = |workload: Workload| workload.on(mapping).logged(PoolKind::Narrow);
+    sequences.map(on).collect()
+}
+
+/// The step for each number from 1 on, in the place of `#`.
+fn each(count: u64, step: &str) -> Vec<String> {
+    let numbers = (1..=count).map(|number| number.to_string());
+    numbers.map(|number| step.replace('#', &number)).collect()
+}
+
+/// The creations for which such a pool has metadata after these steps.
+fn creations(mapping: MappingKind, name: &str, before: &[String]) -> Vec<String> {
+    let image = blank_image(2, mapping, NamespaceKind::Direct, PoolKind::Narrow);
+    let mut session: Session = Session::new(Shared::of(image), 64);
+    let mut step = |step: &str| {
+        let done = session.step(&Step::parse(step));
+        done.expect("a pool in memory has room for another file");
+        session.fs().map_or(0, |fs| fs.stat_fs().blocks_free)
+    };
+    step("open-pool");
+    let free = before.iter().map(|line| step(line)).last();
+    let steps = (1..).map(|number| format!("create {name}{number} 644 -"));
+    steps.take_while(|line| Some(step(line)) == free).collect()
 }
 
 /// For a medium with a log.

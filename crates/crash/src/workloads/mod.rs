@@ -62,6 +62,9 @@ fn all() -> Vec<Workload> {
     all.extend(files::level());
     all.extend(files::cuckoo());
     all.extend(logged::growing(PoolKind::Memory));
+    for mapping in [MappingKind::HashFs, MappingKind::Extent] {
+        all.extend(files::narrow(mapping));
+    }
     all.extend(full::workloads());
     all.extend(namespaces::workloads());
     for mapping in other_mappings() {

@@ -251,7 +251,6 @@ const ASKS: &[&str] = &[
     "find_data",
     "gather_metadata",
     "media_of_new_pool",
-    "metadata_bytes",
     "open_bytes",
     "own_bytes",
     "page_table",

@@ -6,8 +6,10 @@
 //! the mask that it holds, so creation shares no line with other threads. A free chunk gets a kind
 //! when slots of that kind run low.
 
+mod in_data;
 mod room;
 
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use vellum_layout::{ChunkKind, ChunkWord, SLOT_BYTES, SLOTS_PER_BLOCK};
@@ -70,8 +72,38 @@ impl<M: Memories> Core<M> {
         self.kind_of_slot(ino) == Some(ChunkKind::Inodes)
     }
 
+    /// The chunks of a kind.
+    pub(crate) fn chunks_of(&self, kind: ChunkKind) -> impl Iterator<Item = u64> {
+        let chunks = self.geometry.chunks();
+        chunks.filter(move |&chunk| self.is_chunk_of(chunk, kind))
+    }
+
+    /// The slots of a chunk. There is no slot 0.
+    fn slots_of(&self, chunk: u64) -> Range<u64> {
+        let slots = self.geometry.slots_per_chunk();
+        (chunk * slots).max(1)..(chunk + 1) * slots
+    }
+
+    /// The slots of all chunks of inodes.
+    pub(crate) fn inode_slots(&self) -> impl Iterator<Item = u64> {
+        self.chunks_of(ChunkKind::Inodes)
+            .flat_map(|chunk| self.slots_of(chunk))
+    }
+
     /// Records a chunk's kind when a pool is opened.
-    pub(crate) fn note_chunk(&self, chunk: u64, kind: ChunkKind) {
+    pub(crate) fn note_chunk_found(&self, chunk: u64, kind: ChunkKind) {
+        match (self.geometry.chunks_of_data().contains(&chunk), kind) {
+            (true, ChunkKind::Free) => self.note_data(chunk),
+            (true, _) => {
+                self.note_in_data();
+                self.note_chunk(chunk, kind);
+            }
+            (false, _) => self.note_chunk(chunk, kind),
+        }
+    }
+
+    /// Makes a chunk one of this kind.
+    fn note_chunk(&self, chunk: u64, kind: ChunkKind) {
         let slots = self.geometry.slots_per_chunk();
         let count = match kind {
             ChunkKind::Free => 1,
@@ -212,8 +244,7 @@ impl<M: Memories> Core<M> {
     }
 
     fn has_entries_chunk(&self) -> bool {
-        let mut chunks = 0..self.geometry.meta_chunks;
-        chunks.any(|chunk| self.is_chunk_of(chunk, ChunkKind::Entries))
+        self.chunks_of(ChunkKind::Entries).next().is_some()
     }
 
     /// Whether a chunk has this kind.
@@ -277,7 +308,9 @@ impl<M: Memories> Core<M> {
         if self.starves_logs(kind) {
             return false;
         }
-        self.take_chunk_as(kind, |chunk| ChunkWord::new(chunk, kind, 0))
+        self.take_chunk_as(kind, |chunk| {
+            ChunkWord::in_data(chunk, kind, self.first_generation(chunk))
+        })
     }
 
     /// Allocates a free chunk for this part of the words of an added segment, durably. Returns
@@ -292,7 +325,7 @@ impl<M: Memories> Core<M> {
         if self.is_last_kept(kind) {
             return false;
         }
-        for chunk in 0..self.geometry.meta_chunks {
+        for chunk in self.geometry.chunks() {
             let cell = self.chunk_cell(chunk);
             let free = ChunkKind::Free as u64;
             if self.arena.load(cell, Ordering::Relaxed) != free
@@ -301,7 +334,7 @@ impl<M: Memories> Core<M> {
                 continue;
             }
             let bytes = self.geometry.chunk_bytes;
-            let begin = self.geometry.meta_at + chunk * bytes;
+            let begin = self.geometry.chunk_at(chunk);
             if !self.reserve_chunk(chunk) {
                 // There is no memory for its image, as if there were no chunk.
                 self.arena.store(cell, free, Ordering::Release);
@@ -317,10 +350,13 @@ impl<M: Memories> Core<M> {
                 self.arena.fetch_add(header::FREE_SLOTS, u64::MAX);
                 continue;
             }
-            let at = self.geometry.chunk_table_at + chunk * 8;
+            let at = self.geometry.chunk_word_at(chunk);
             if matches!(kind, ChunkKind::Entries | ChunkKind::Inodes) {
                 // A free chunk is all zeros, even after a power cut that undoes this.
                 self.pool.freed(begin, bytes);
+            }
+            if kind == ChunkKind::Inodes {
+                self.begin_generations(chunk);
             }
             self.set_word(at, word_of(chunk).0);
             self.pool.flush(sites::CHUNK_WORD, at, 8);
@@ -341,7 +377,7 @@ impl<M: Memories> Core<M> {
 
     /// Whether all words of a chunk are zero.
     pub(crate) fn is_zero(&self, chunk: u64) -> bool {
-        let begin = self.geometry.meta_at + chunk * self.geometry.chunk_bytes;
+        let begin = self.geometry.chunk_at(chunk);
         let mut words = (0..self.geometry.chunk_bytes).step_by(8);
         words.all(|at| self.word(begin + at) == 0)
     }

@@ -14,7 +14,7 @@ pub(crate) fn for_each_file<M: Memories>(
     core: &Core<M>,
     each: &mut dyn FnMut(MapId) -> Result<()>,
 ) -> Result<()> {
-    let mut files = (1..core.geometry.meta_slots()).filter(|&ino| is_file(core, ino));
+    let mut files = core.inode_slots().filter(|&ino| is_file(core, ino));
     files.try_for_each(|ino| each(ino as MapId))
 }
 
@@ -28,16 +28,17 @@ pub(crate) fn is_file<M: Memories>(core: &Core<M>, ino: u64) -> bool {
 
 /// Reads the chunk table into the arena.
 pub(crate) fn note_chunks<M: Memories>(core: &Core<M>) -> Result<()> {
-    for chunk in 0..core.geometry.meta_chunks {
-        let word = ChunkWord(core.word(core.geometry.chunk_table_at + chunk * 8));
+    for chunk in core.geometry.chunks() {
+        let word = ChunkWord(core.word(core.geometry.chunk_word_at(chunk)));
         // A reader does without the slots of a chunk whose word is not valid.
         let unknown = core.read_only.then_some((ChunkKind::Free, 0));
-        let (kind, _) = word
-            .decode(chunk)
+        let (kind, _) = core
+            .geometry
+            .decode_chunk(chunk, word)
             .filter(|&(kind, _)| kind.is_of(core.geometry.namespace))
             .or(unknown)
             .ok_or(Error::damaged("chunk table word", Location::Chunk(chunk)))?;
-        core.note_chunk(chunk, kind);
+        core.note_chunk_found(chunk, kind);
     }
     if core.kind_of_slot(ROOT_SLOT) != Some(ChunkKind::Inodes) {
         return Err(Error::damaged(

@@ -52,7 +52,7 @@ pub(crate) fn arena_bytes(geometry: &Geometry) -> u64 {
 
 /// Records in the table, a power of two. An inode and its name take two slots.
 fn records(geometry: &Geometry) -> u64 {
-    let most = geometry.meta_slots().next_power_of_two();
+    let most = geometry.region_slots().next_power_of_two();
     most.clamp(RECORDS_MIN, RECORDS_MAX)
 }
 

@@ -177,6 +177,8 @@ pub(crate) mod header {
         RESERVED: [1] at 1024,
         /// 1: memory for the next chunk was refused at the last attempt.
         REFUSED: [1] at 1032,
+        /// Metadata chunks in data space.
+        CHUNKS_IN_DATA: [1] at 1040,
     }
 
     /// Bytes of the first page.
@@ -200,12 +202,14 @@ impl ArenaMap {
         let used =
             page(slots + u64::from(geometry.thread_slots) * crate::core::slots::ARENA_SLOT_BYTES);
         let chunks = page(used + geometry.meta_slots().div_ceil(64) * 8);
-        let buckets = page(chunks + geometry.meta_chunks * 8);
+        let buckets = page(chunks + geometry.chunks_end() * 8);
         let indexed = match geometry.namespace {
             NamespaceKind::Direct | NamespaceKind::Adaptive => entries,
             NamespaceKind::Tree => 0,
         };
-        let bucket_count = (indexed / 6).next_power_of_two().max(16);
+        // Files beside the metadata region are rare, and a smaller row of buckets is faster.
+        let homes = indexed.min(geometry.region_slots()) / 6;
+        let bucket_count = homes.next_power_of_two().max(16);
         let overflow_buckets = buckets + bucket_count * 64;
         let overflow_count = (indexed / 2).max(16);
         let cachelets = page(overflow_buckets + overflow_count * 64);
@@ -320,7 +324,7 @@ impl<M: Memories> Core<M> {
 
     /// Pool offset of metadata slot `slot`, if there is such a slot.
     pub(crate) fn slot_at(&self, slot: u64) -> Result<u64> {
-        if slot == 0 || slot >= self.geometry.meta_slots() {
+        if !self.geometry.has_slot(slot) {
             return Err(Error::damaged(
                 "metadata slot out of range",
                 Location::Slot(slot),
@@ -390,7 +394,9 @@ impl<M: Memories> Core<M> {
     /// The location of a pool offset.
     pub(crate) fn place_of(&self, at: u64) -> Location {
         let geometry = &self.geometry;
+        let slot = at.saturating_sub(geometry.meta_at) / SLOT_BYTES;
         let part = match at {
+            _ if self.kind_of_slot(slot).is_some() => return Location::Slot(slot),
             _ if self.is_of_file(at) => {
                 return Location::Block((at - geometry.data_at) / BLOCK_BYTES);
             }

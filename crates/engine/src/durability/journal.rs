@@ -7,7 +7,7 @@
 
 use std::sync::atomic::Ordering;
 
-use vellum_layout::{JOURNAL_MAX_PAIRS, JournalHead, JournalPair};
+use vellum_layout::{JOURNAL_MAX_PAIRS, JournalHead, JournalPair, SLOT_BYTES};
 use vellum_media::{LINE_BYTES, Memories, Memory, Persistent, Site, Transactions};
 use zerocopy::IntoBytes;
 
@@ -189,7 +189,10 @@ pub(crate) fn recover_slot<M: Memories>(
 }
 
 fn in_metadata<M: Memories>(core: &Core<M>, at: u64) -> bool {
-    (core.geometry.meta_at..core.geometry.table_at).contains(&at)
+    let geometry = &core.geometry;
+    let is_in_region = (geometry.meta_at..geometry.table_at).contains(&at);
+    let slot = || at.saturating_sub(geometry.meta_at) / SLOT_BYTES;
+    is_in_region || core.kind_of_slot(slot()).is_some()
 }
 
 fn read_committed<M: Memories>(

@@ -287,6 +287,8 @@ impl std::fmt::Display for Location {
 }
 
 impl Error {
+    /// The reason in [`Error::NoSpace`] if too few data blocks are free.
+    pub const DATA_BLOCKS: &str = "data blocks";
     /// The reason in [`Error::NoSpace`] if the pool has metadata slots left, but `/dev/shm` has no
     /// memory for them.
     pub const SHARED_MEMORY_FULL: &str =
@@ -450,7 +452,7 @@ mod tests {
     fn an_error_of_the_standard_library_keeps_the_errno() {
         for (error, errno) in [
             (Error::NotFound, libc::ENOENT),
-            (Error::NoSpace("data blocks"), libc::ENOSPC),
+            (Error::NoSpace(Error::DATA_BLOCKS), libc::ENOSPC),
             (Error::Forked, libc::EBUSY),
             (Error::Closed, libc::EBADF),
             (Error::damaged("a name", Location::Slot(1)), libc::EUCLEAN),

@@ -220,9 +220,12 @@ pub struct StatFs {
     pub blocks: u64,
     /// Free data blocks.
     pub blocks_free: u64,
-    /// Inodes that the metadata region can hold, each with an entry of its own.
+    /// Data blocks of the pool that are metadata now, neither free nor a file's.
+    pub blocks_metadata: u64,
+    /// Inodes in use, and those that could be created now.
     pub files: u64,
-    /// Inodes that can still be created.
+    /// Inodes that could be created now, each with an entry of its own, if no data were written
+    /// meanwhile: free data space becomes metadata.
     pub files_free: u64,
     /// Distinguishes this file system from others, on any machine. It is derived from the UUID, as
     /// ext4 derives `f_fsid`.
@@ -525,13 +528,14 @@ impl<M: Memories> Fs<M> {
         // Damage is reported by the operation that meets it. The counts are the best that is known.
         let _ = self.work_to_count();
         let usage = self.mapping.usage(&self.core);
-        let files_free = self.core.files_possible();
+        let files_free = self.core.files_possible(self.chunks_possible());
         let used = self.core.total(Tally::Inodes);
         let uuid = u128::from_le_bytes(self.uuid());
         let (low, high) = (uuid as u64, (uuid >> 64) as u64);
         StatFs {
             blocks: usage.total,
             blocks_free: usage.free,
+            blocks_metadata: self.core.blocks_in_data(),
             files: used + files_free,
             files_free,
             fs_id: low ^ high,

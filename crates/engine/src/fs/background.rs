@@ -11,7 +11,7 @@ use crate::core::cachelet::{Cachelet, field, flag};
 use crate::core::quotas::Space;
 use crate::core::slots::Tally;
 use crate::core::{Core, header};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::fs::Fs;
 use crate::sites;
 
@@ -108,7 +108,7 @@ impl<M: Memories> Fs<M> {
     pub(crate) fn work_to_count(&self) -> Result<()> {
         let core = &self.core;
         // While there are free chunks, dead entries take no space from others.
-        let is_short = !core.read_only && core.is_short_of_chunks();
+        let is_short = !core.read_only && core.is_short_of_chunks() && self.chunks_possible() == 0;
         if is_short || core.arena.load(header::WORK, Ordering::Acquire) != 0 {
             let _lease = Lease::take_to_work(core)?;
             if is_short {
@@ -129,6 +129,22 @@ impl<M: Memories> Fs<M> {
     /// Frees space: waits for the lease and does all pending work. Runs outside any operation.
     pub(crate) fn reclaim_now(&self) -> Result<()> {
         self.reclaim_leased(&Lease::take_to_work(&self.core)?)
+    }
+
+    /// Frees space for an operation that had none for `what`. If it did so before, for the same
+    /// operation, free data space becomes metadata. Returns whether another try is worthwhile. Runs
+    /// outside any operation.
+    pub(crate) fn make_room(&self, what: &'static str, has_reclaimed: bool) -> Result<bool> {
+        let is_data = what == Error::DATA_BLOCKS;
+        if has_reclaimed {
+            return Ok(!is_data && self.make_chunks()?);
+        }
+        let lease = Lease::take_to_work(&self.core)?;
+        self.reclaim_leased(&lease)?;
+        if is_data {
+            self.return_chunks(true);
+        }
+        Ok(true)
     }
 
     /// As [`Self::reclaim_now`], for a caller that holds the lease.
@@ -179,6 +195,7 @@ impl<M: Memories> Fs<M> {
         let evicted = self.namespace.evict(core, false)?;
         core.try_advance();
         self.mapping.reclaim(core);
+        self.return_chunks(false);
         Ok(work.len() + evicted as usize)
     }
 

@@ -54,7 +54,7 @@ use crate::sites;
 pub use allocate::Allocate;
 pub(crate) use allocate::check_range;
 pub(crate) use measure::Cold;
-pub use probe::{MappingProbe, gather_metadata, metadata_bytes, settle};
+pub use probe::{MappingProbe, gather_metadata, settle};
 pub(crate) use read_path::ReadPaths;
 pub(crate) use translation::Translation;
 pub(crate) use truncate::check_size;
@@ -131,8 +131,10 @@ impl<M: Memories> Fs<M> {
                     self.free_removed()?;
                     files.cuts = true;
                 }
-                Err(Error::NoSpace(_)) if !has_reclaimed => {
-                    self.reclaim_now()?;
+                Err(Error::NoSpace(what)) => {
+                    if !self.make_room(what, has_reclaimed)? {
+                        return Err(Error::NoSpace(what));
+                    }
                     has_reclaimed = true;
                 }
                 done => return done,
@@ -261,14 +263,14 @@ impl<'a, M: Memories> Files<'a, M> {
                 Err(Stop::Short(blocks)) => {
                     let hopeless = self.mapping.usage(self.core).free < blocks;
                     if hopeless || tries == ROOM_TRIES {
-                        return Err(Error::NoSpace("data blocks"));
+                        return Err(Error::NoSpace(Error::DATA_BLOCKS));
                     }
                     pause(&self.core.arena, &mut tries);
                     let freed = self.reclaim_unseen()?;
                     // Waiting does not return blocks that are held until a commit. The caller
                     // commits and tries again.
                     if freed == 0 && self.core.lacks_commit() {
-                        return Err(Error::NoSpace("data blocks"));
+                        return Err(Error::NoSpace(Error::DATA_BLOCKS));
                     }
                 }
             }

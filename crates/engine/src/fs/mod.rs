@@ -18,6 +18,7 @@ pub(crate) mod file;
 mod flags;
 mod list;
 pub(crate) mod locks;
+mod metadata_space;
 mod new_file;
 mod node;
 mod open;
@@ -38,7 +39,7 @@ pub use attr::{Attr, SetAttr, SetTime, StatFs};
 pub use copy::{Copied, CopyScope};
 pub use cred::{Access, Cred};
 pub use dir::RenameFlags;
-pub use file::{Allocate, MappingProbe, View, ViewSource, gather_metadata, metadata_bytes, settle};
+pub use file::{Allocate, MappingProbe, View, ViewSource, gather_metadata, settle};
 pub use flags::FileFlags;
 pub use list::ListPosition;
 pub use locks::{HeldLock, LockCancel, LockKind, LockOwner, LockRange, LockWait};
@@ -136,7 +137,13 @@ impl<M: Memories> Fs<M> {
         loop {
             let done = self.bracket(&mut run, repeats);
             let most = match &done {
-                Err(Error::NoSpace(_)) => 1,
+                Err(Error::NoSpace(what)) => {
+                    if !self.make_room(what, reclaims > 0)? {
+                        return done;
+                    }
+                    reclaims += 1;
+                    continue;
+                }
                 Err(Error::OutOfMemory(_)) => RECLAIMS_FOR_MEMORY,
                 Err(Error::Retry(Retry::Wait)) => {
                     self.wait_for_move();

@@ -528,10 +528,7 @@ impl<M: Memories> Fs<M> {
     /// meanwhile. What cannot be read counts for nobody.
     fn count_usage(&self) -> Result<()> {
         let core = &self.core;
-        for ino in 1..core.geometry.meta_slots() {
-            if !core.is_inode_slot(ino) {
-                continue;
-            }
+        for ino in core.inode_slots() {
             let op = core.op_step();
             match self.used_by(&op, ino) {
                 Ok(Some((owners, space))) => core.charge(owners, space, false)?,

@@ -16,6 +16,17 @@ use vellum_media::Memory;
 /// Maximum number of levels: 64^5 is the largest segment, 2^30 blocks.
 const LEVELS: usize = 5;
 
+/// The first block of each bitmap word with blocks of a range, and their bits in it.
+fn words_of(blocks: Range<u64>) -> impl Iterator<Item = (u64, u64)> {
+    let mut first = blocks.start;
+    std::iter::from_fn(move || {
+        let bits = (64 - first % 64).min(blocks.end.saturating_sub(first));
+        let mask = u64::MAX.checked_shr(64 - bits as u32)? << (first % 64);
+        first += bits;
+        Some((first - bits, mask))
+    })
+}
+
 /// Where the levels lie in the arena.
 #[derive(Debug)]
 pub(super) struct FreeBitmap {
@@ -84,15 +95,11 @@ impl FreeBitmap {
 
     /// Marks the blocks of a range, which no operation can find as free now, as free.
     pub(super) fn set_all<A: Memory>(&self, arena: &A, blocks: Range<u64>) {
-        let mut first = blocks.start;
-        while first < blocks.end {
-            let bits = (64 - first % 64).min(blocks.end - first);
-            let mask = u64::MAX >> (64 - bits) << (first % 64);
+        for (first, mask) in words_of(blocks) {
             let before = arena.fetch_or(self.word_at(0, first), mask);
             if before == 0 && self.depth > 1 {
                 self.set_from(arena, 1, first / 64);
             }
-            first += bits;
         }
     }
 
@@ -100,6 +107,25 @@ impl FreeBitmap {
     pub(super) fn count<A: Memory>(&self, arena: &A, blocks: Range<u64>) -> u64 {
         let words = blocks.step_by(64).map(|first| self.word(arena, first));
         words.map(|word| u64::from(word.count_ones())).sum()
+    }
+
+    /// Whether all blocks of a range are free.
+    pub(super) fn has_all<A: Memory>(&self, arena: &A, blocks: Range<u64>) -> bool {
+        words_of(blocks).all(|(first, mask)| self.word(arena, first) & mask == mask)
+    }
+
+    /// Allocates all blocks of a range, if they are free. Returns whether they were.
+    pub(super) fn take_all<A: Memory>(&self, arena: &A, blocks: Range<u64>) -> bool {
+        let mut at = blocks.start;
+        while at < blocks.end {
+            let taken = self.take_run(arena, at, blocks.end - at);
+            if taken == 0 {
+                self.set_all(arena, blocks.start..at);
+                return false;
+            }
+            at += taken;
+        }
+        true
     }
 
     /// Allocates the free runs of a range, `most` blocks at most. Gives back at once those shorter

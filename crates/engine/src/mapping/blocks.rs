@@ -137,7 +137,7 @@ impl Blocks {
         };
         let most = most.min(from.blocks);
         if most == 0 {
-            return Err(Error::NoSpace("data blocks"));
+            return Err(Error::NoSpace(Error::DATA_BLOCKS));
         }
         // A file that has grown to the end of a large page, block by block, is large.
         let on_large = self.fragmentation == 0
@@ -305,17 +305,8 @@ impl Blocks {
 
     /// Whether all the blocks of a range are free.
     fn is_free<M: Memories>(&self, core: &Core<M>, first: u64, blocks: u64) -> bool {
-        let (mut at, end) = (first, first + blocks);
-        while at < end {
-            let here = (WORD_BLOCKS - at % WORD_BLOCKS).min(end - at);
-            let mask = u64::MAX >> (WORD_BLOCKS - here) << (at % WORD_BLOCKS);
-            count::probe();
-            if self.bitmap.word(&core.arena, at) & mask != mask {
-                return false;
-            }
-            at += here;
-        }
-        true
+        count::probe();
+        self.bitmap.has_all(&core.arena, first..first + blocks)
     }
 
     /// Allocates blocks from a run of `most` if one is near, else from the next free block. Ends,
@@ -511,6 +502,42 @@ impl<M: Memories> Allocator<M> for Blocks {
 
     fn grow(&self, core: &Core<M>, to: &Geometry) {
         self.space.grow(core, &self.bitmap, to);
+    }
+
+    fn are_free(&self, core: &Core<M>, blocks: Range<u64>) -> bool {
+        self.bitmap.has_all(&core.arena, blocks)
+    }
+
+    fn take_for_metadata(&self, op: &Op<'_, M>, blocks: Range<u64>) -> Result<bool> {
+        let (core, len) = (op.core, blocks.end - blocks.start);
+        let Ok(mut kept) = self.space.reserve(op, len, || {}) else {
+            return Ok(false);
+        };
+        let is_taken = self.bitmap.take_all(&core.arena, blocks.clone());
+        let provided = match is_taken {
+            true => core.provide(blocks.start, len),
+            false => Ok(()),
+        };
+        if is_taken && provided.is_ok() {
+            claimed(op, &mut kept, len);
+        } else if is_taken {
+            self.bitmap.set_all(&core.arena, blocks);
+        }
+        self.space.unreserve(op, kept);
+        provided.map(|()| is_taken)
+    }
+
+    fn keep_for_metadata(&self, core: &Core<M>, blocks: Range<u64>) -> Result<()> {
+        if !self.bitmap.take_all(&core.arena, blocks.clone()) {
+            return Err(super::of_file_and_metadata(&blocks));
+        }
+        self.space.note_all_used(core, &blocks);
+        Ok(())
+    }
+
+    fn return_from_metadata(&self, core: &Core<M>, blocks: Range<u64>) {
+        self.bitmap.set_all(&core.arena, blocks.clone());
+        self.space.note_all_free(core, &blocks);
     }
 
     fn save(&self, core: &Core<M>) -> Result<()> {

@@ -38,9 +38,7 @@ use vellum_media::{Memories, Site};
 
 use crate::core::Core;
 use crate::core::slots::Op;
-#[cfg(doc)]
-use crate::error::Error;
-use crate::error::Result;
+use crate::error::{Error, Location, Result};
 
 pub(crate) use crate::core::inodes::MapId;
 
@@ -169,6 +167,25 @@ pub(crate) trait Allocator<M: Memories> {
 
     /// See [`Mapping::grow`].
     fn grow(&self, core: &Core<M>, to: &Geometry);
+
+    /// Whether all these blocks are free.
+    fn are_free(&self, core: &Core<M>, blocks: Range<u64>) -> bool;
+
+    /// Allocates these blocks for metadata, if all of them are free. Flushed, not fenced. Returns
+    /// whether they were.
+    ///
+    /// # Errors
+    /// Fails with [`Error::NoSpace`] if the file system below has no space for them.
+    fn take_for_metadata(&self, op: &Op<'_, M>, blocks: Range<u64>) -> Result<bool>;
+
+    /// Marks blocks of metadata as allocated after a rebuild. Flushed, not fenced.
+    ///
+    /// # Errors
+    /// Fails if one of them is a file's.
+    fn keep_for_metadata(&self, core: &Core<M>, blocks: Range<u64>) -> Result<()>;
+
+    /// Frees blocks that were metadata, and that no operation can see any more.
+    fn return_from_metadata(&self, core: &Core<M>, blocks: Range<u64>);
 
     /// See [`Mapping::save`].
     fn save(&self, core: &Core<M>) -> Result<()>;
@@ -388,6 +405,12 @@ pub(crate) fn new<M: Memories>(
         MappingKind::Cuckoo => Box::new(cuckoo::Cuckoo::new(arena_at, geometry, seed)),
         MappingKind::Level => Box::new(level::Level::new(arena_at, geometry, seed)),
     }
+}
+
+/// The error for blocks of a metadata chunk that a file has, too.
+fn of_file_and_metadata(blocks: &Range<u64>) -> Error {
+    let place = Location::Block(blocks.start);
+    Error::damaged("a block of a file and of metadata", place)
 }
 
 /// What an opening knows of the files when a mapping builds its volatile state.

@@ -1,6 +1,7 @@
 //! The space of a segment: counts of free and reserved blocks and of blocks in limbo, and the lists
 //! of limbo. Every mapping has these, however it records *which* blocks are free.
 
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use vellum_layout::Geometry;
@@ -75,7 +76,7 @@ impl Space {
             op.core.try_advance();
             reclaim();
             if !self.take_free(op.core, blocks) {
-                return Err(Error::NoSpace("data blocks"));
+                return Err(Error::NoSpace(Error::DATA_BLOCKS));
             }
         }
         op.set_own(field::RESERVED, op.own(field::RESERVED) + blocks);
@@ -176,6 +177,18 @@ impl Space {
     /// Counts a free block as a file's, when a pool is opened.
     pub(super) fn note_used<M: Memories>(&self, core: &Core<M>) {
         core.arena.fetch_add(self.free_at, u64::MAX);
+    }
+
+    /// Counts free blocks as metadata's, when a pool is opened.
+    pub(super) fn note_all_used<M: Memories>(&self, core: &Core<M>, blocks: &Range<u64>) {
+        let count = blocks.end - blocks.start;
+        core.arena.fetch_add(self.free_at, count.wrapping_neg());
+    }
+
+    /// Counts blocks that were metadata as free.
+    pub(super) fn note_all_free<M: Memories>(&self, core: &Core<M>, blocks: &Range<u64>) {
+        core.arena
+            .fetch_add(self.free_at, blocks.end - blocks.start);
     }
 }
 

@@ -225,6 +225,7 @@ impl Pool {
             thread_slots: options.thread_slots,
             namespace: options.namespace,
             mapping: options.mapping.unwrap_or_default(),
+            has_fixed_metadata: options.fixed_metadata,
             run_blocks: options.run_blocks,
             span_lines: options.span_lines,
             fragmentation: options.fragmentation,

@@ -70,6 +70,10 @@ pub struct CreateOptions {
     /// Gives a new file space for data blocks only as they are used. A full file system below is
     /// then `ENOSPC`. By default all the space is taken at once.
     pub sparse: bool,
+    /// Keeps all data space for data. By default, in pools without a log that hold their own data,
+    /// free data space becomes metadata when those are short, so the number of files has no limit
+    /// of its own.
+    pub fixed_metadata: bool,
     /// Owner of the root directory.
     pub owner: (u32, u32),
     /// Identity of the pool, drawn by default. Two pools must not have the same.
@@ -205,6 +209,7 @@ impl CreateOptions {
             has_replica: true,
             overwrite: false,
             sparse: false,
+            fixed_metadata: false,
             owner: (uid, gid),
             uuid: None,
             hash_seed: None,
@@ -374,6 +379,14 @@ setters!(CreateOptions:
     /// # Ok::<(), vellum::Error>(())
     /// ```
     sparse: bool,
+    /// ```
+    /// let options = vellum::CreateOptions::new(64 << 20);
+    /// let files = options.create_in_memory()?.fs().stat_fs().files;
+    /// let options = options.fixed_metadata(true);
+    /// assert!(options.create_in_memory()?.fs().stat_fs().files < files);
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
+    fixed_metadata: bool,
     /// ```
     /// let pool = vellum::CreateOptions::new(16 << 20).owner((1000, 100)).create_in_memory()?;
     /// let root = pool.volume().metadata("/")?;

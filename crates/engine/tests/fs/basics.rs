@@ -219,6 +219,7 @@ fn a_failed_punch_zeroes_nothing() {
     let pool = CreateOptions::new(8 << 20)
         .mapping(MappingKind::Extent)
         .metadata_bytes(Some(1 << 20))
+        .fixed_metadata(true)
         .create_in_memory();
     let pool = pool.unwrap();
     let volume = pool.volume();

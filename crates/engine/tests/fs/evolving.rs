@@ -19,6 +19,7 @@ fn made(namespace: NamespaceKind, roots_large: bool) -> Arc<Fs<Real>> {
     let pool = MappedPool::anonymous(64 << 20).unwrap();
     let options = FormatOptions {
         namespace,
+        has_fixed_metadata: true,
         known_zero: true,
         ..FormatOptions::default()
     };

@@ -33,6 +33,7 @@ fn made_in(namespace: NamespaceKind, bytes: u64) -> Arc<Fs<Real>> {
     let pool = MappedPool::anonymous(bytes).unwrap();
     let options = FormatOptions {
         namespace,
+        has_fixed_metadata: true,
         known_zero: true,
         ..FormatOptions::default()
     };

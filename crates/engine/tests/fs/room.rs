@@ -1,4 +1,5 @@
-//! Full pools: what was promised can be created, and deleting frees space.
+//! Full pools whose metadata do not grow: what was promised can be created, and deleting frees
+//! space.
 
 use vellum::{CreateOptions, Error, MappingKind, NamespaceKind, Pool, Volume};
 
@@ -8,7 +9,8 @@ const SIZES: [u64; 4] = [1, 8, 32, 64];
 fn made(mib: u64, namespace: NamespaceKind, mapping: MappingKind) -> Pool {
     let options = CreateOptions::new(mib << 20)
         .namespace(namespace)
-        .mapping(mapping);
+        .mapping(mapping)
+        .fixed_metadata(true);
     options.create_in_memory().unwrap()
 }
 

@@ -16,6 +16,7 @@ mod forked;
 mod full_memory;
 mod growing;
 mod logged;
+mod metadata_in_data;
 mod opening;
 mod replica;
 mod segments;

@@ -1,8 +1,8 @@
 //! Planning the layout of a new pool.
 
 use super::{
-    External, ExternalRequest, FRAGMENTATION_MAX, Geometry, GeometryError, GeometryRequest,
-    METADATA_MAX_BYTES, POOL_MIN_BYTES, saved_state_plan,
+    DataChunks, External, ExternalRequest, FRAGMENTATION_MAX, Geometry, GeometryError,
+    GeometryRequest, METADATA_MAX_BYTES, POOL_MIN_BYTES, saved_state_plan,
 };
 use crate::{
     AddedSegments, AreaPlan, BLOCK_BYTES, Homes, IMAGE_MAX_BYTES, LINE_ENTRIES, NamespaceKind,
@@ -46,6 +46,7 @@ impl Geometry {
             live_map_at: front.live_map_at,
             meta_at: front.meta_at,
             meta_chunks: sizes.meta_chunks,
+            data_chunks: front.data_chunks(&sizes, &parts),
             table_at: front.table_at,
             saved_state_at: parts.saved_state_at,
             log_at,
@@ -88,6 +89,8 @@ struct Sizes {
     chunk_bytes: u64,
     thread_slots: u32,
     meta_chunks: u64,
+    /// Chunks for which the chunk table and the live map have room.
+    chunks_max: u64,
 }
 
 impl Sizes {
@@ -109,12 +112,20 @@ impl Sizes {
             return Err(GeometryError::ThreadSlots(thread_slots));
         }
         let chunk_bytes = (1 << (sized_by / 512).ilog2()).clamp(BLOCK_BYTES, 2 << 20);
+        let meta_chunks = (metadata_bytes(request, sized_by)? / chunk_bytes).max(8);
+        let is_fixed =
+            request.has_fixed_metadata || request.external.is_some() || request.is_logged;
+        let of_pool = match is_fixed {
+            true => 0,
+            false => pool_bytes.min(METADATA_MAX_BYTES) / chunk_bytes,
+        };
         Ok(Self {
             pool_bytes,
             sized_by,
             chunk_bytes,
             thread_slots,
-            meta_chunks: (metadata_bytes(request, sized_by)? / chunk_bytes).max(8),
+            meta_chunks,
+            chunks_max: meta_chunks.max(of_pool),
         })
     }
 }
@@ -225,15 +236,16 @@ impl Front {
             chunk_bytes,
             thread_slots,
             meta_chunks,
+            chunks_max,
             ..
         } = *sizes;
         let meta_bytes = meta_chunks * chunk_bytes;
         let state_at = 2 * BLOCK_BYTES;
         let slots_at = state_at + BLOCK_BYTES;
         let chunk_table_at = block_up(slots_at + u64::from(thread_slots) * THREAD_SLOT_BYTES);
-        let live_map_at = block_up(chunk_table_at + meta_chunks * 8);
-        let meta_at =
-            block_up(live_map_at + meta_bytes / SLOT_BYTES / 8).next_multiple_of(chunk_bytes);
+        let live_map_at = block_up(chunk_table_at + chunks_max * 8);
+        let live_map_bytes = chunks_max * chunk_bytes / SLOT_BYTES / 8;
+        let meta_at = block_up(live_map_at + live_map_bytes).next_multiple_of(chunk_bytes);
         Self {
             state_at,
             slots_at,
@@ -243,6 +255,17 @@ impl Front {
             meta_bytes,
             table_at: meta_at + meta_bytes,
             large: chunk_bytes,
+        }
+    }
+
+    /// The chunks in data space, as far as the chunk table has words for them.
+    fn data_chunks(&self, sizes: &Sizes, parts: &Parts) -> DataChunks {
+        let data_end = parts.data_at + parts.segment_blocks * BLOCK_BYTES;
+        let first = (parts.data_at - self.meta_at).div_ceil(sizes.chunk_bytes);
+        let end = (data_end - self.meta_at) / sizes.chunk_bytes;
+        match end.min(sizes.chunks_max).checked_sub(first) {
+            Some(count @ 1..) => DataChunks { first, count },
+            _ => DataChunks::default(),
         }
     }
 

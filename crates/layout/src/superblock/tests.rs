@@ -241,6 +241,13 @@ fn unknown_features_are_refused_by_name() {
         |sb| sb.segments[0].span_lines = 3,
         |sb| sb.segments[0].span_lines = SPAN_LINES_MAX * 2,
         |sb| sb.segments[0].run_blocks = 1,
+        |sb| sb.incompatible ^= features::DATA_CHUNKS,
+        |sb| sb.regions[1].chunks += 1,
+        |sb| sb.regions[1].chunks = u64::MAX,
+        |sb| sb.regions[1].at += 4096,
+        |sb| sb.regions[1].at = u64::MAX - 4095,
+        |sb| sb.regions[1].chunk_table_at += 8,
+        |sb| sb.regions[1].live_map_at = 0,
     ] {
         assert!(matches!(with(change).0, Err(SuperblockError::Field(_))));
     }
@@ -255,7 +262,8 @@ fn a_pool_without_spans_needs_no_feature() {
     };
     let geometry = Geometry::plan(&request).unwrap();
     let made = Superblock::new(&geometry, [7; 16], 1, 2, "x", NamespaceKind::Direct);
-    assert_eq!((made.incompatible, made.segments[0].span_lines), (0, 0));
+    assert_eq!(made.incompatible, features::DATA_CHUNKS);
+    assert_eq!(made.segments[0].span_lines, 0);
     assert_eq!(made.check_readable(), Ok(()));
     assert_eq!(made.geometry(), geometry);
 }

@@ -106,8 +106,9 @@ proptest! {
         if let Ok(decoded) = decoded && decoded.check_readable().is_ok() {
             let geometry = decoded.geometry();
             prop_assert!(geometry.is_sound());
-            let end = geometry.meta_at + geometry.meta_slots() * SLOT_BYTES;
+            let end = geometry.meta_at + geometry.region_slots() * SLOT_BYTES;
             prop_assert!(end <= geometry.table_at);
+            prop_assert!(geometry.slots_end() <= geometry.data_at + geometry.data_bytes());
             prop_assert!(geometry.last_copy_at + BLOCK_BYTES <= geometry.pool_bytes);
             let _ = (decoded.label_text(), decoded.uuid_text(), geometry.table_lines());
         }
@@ -124,12 +125,14 @@ proptest! {
         span_lines in prop::option::of(prop_oneof![0u16..20, Just(256), Just(512)]),
         fragmentation in 0u16..1100,
         is_logged: bool,
+        has_fixed_metadata: bool,
         external in prop::option::of(prop_oneof![0u64..1 << 24, 0u64..1 << 43]),
     ) {
         let request =
             GeometryRequest {
                 pool_bytes,
                 metadata_bytes,
+                has_fixed_metadata,
                 thread_slots,
                 namespace, mapping,
                 run_blocks,

@@ -302,8 +302,8 @@ fn constants() {
             features::READ_ONLY_COMPATIBLE,
             features::INCOMPATIBLE
         ),
-        (3, 7, 63),
-        "the document says that eleven features are defined"
+        (3, 7, 127),
+        "the document says that twelve features are defined"
     );
 }
 

@@ -433,6 +433,8 @@ fn mappings() {
             .edit_inode(other, |inode| inode.root = MapRoot::new(0, 3).0);
     });
     mended(Class::MapWord, |s| s.image.set_map(9, MapWord(8)));
+    // The bytes of metadata are not the file's.
+    mended_somehow(Class::MapMetadata, |s| s.image.take_for_metadata(1));
     mended_in_place(Class::MapTwice, |s| {
         s.image.map(MapState::Unwritten, 3, 1);
     });
@@ -474,6 +476,7 @@ fn residue_on_a_closed_pool() {
         });
         assert_eq!(read_tree(&after), read_tree(&closed().image.bytes));
     }
+    mended_in_place_closed(Class::MapMetadata, |s| s.image.take_for_metadata(9));
     // Not damage itself, but freed with the rest.
     mended_closed(Class::Limbo, |s| {
         s.image.map(MapState::Limbo, 3, 9);

@@ -113,7 +113,7 @@ impl<M: Memories> Core<M> {
                     block_bytes: BLOCK_BYTES.div_ceil(names),
                     // A log whose names were removed at random is copied a few blocks at a time.
                     // That frees one block only if there are as many.
-                    spare_blocks: SPARE_BLOCKS + self.geometry.meta_slots() / SLOTS_PER_BLOCK / 16,
+                    spare_blocks: SPARE_BLOCKS + self.slots_there() / SLOTS_PER_BLOCK / 16,
                 }
             }
         }
@@ -124,9 +124,10 @@ impl<M: Memories> Core<M> {
         cost.entries_in.map_or(0, |kind| self.free_slots_of(kind))
     }
 
-    /// How many files could be created now, each with one name in an existing directory. Where
-    /// names have entries, the names have up to 80 bytes.
-    pub(crate) fn files_possible(&self) -> u64 {
+    /// How many files could be created now, each with one name in an existing directory, if so many
+    /// chunks of data space become metadata. Where names have entries, the names have up to 80
+    /// bytes.
+    pub(crate) fn files_possible(&self, more_chunks: u64) -> u64 {
         let cost = self.name_cost();
         // One is reserved for texts of symbolic links; see `is_last_kept`.
         let kept = cost.entries_in != Some(ChunkKind::Entries) && !self.has_entries_chunk();
@@ -135,7 +136,7 @@ impl<M: Memories> Core<M> {
             _ => field::ENTRIES,
         };
         let free = Free {
-            chunks: self.chunks_to_be_had().saturating_sub(kept.into()),
+            chunks: (self.chunks_to_be_had() + more_chunks).saturating_sub(kept.into()),
             inodes: self.free_slots_of(ChunkKind::Inodes) + self.held(field::INODES),
             entries: cost
                 .entries_in
@@ -144,7 +145,7 @@ impl<M: Memories> Core<M> {
             block_slots: self.free_slots_of(ChunkKind::Blocks),
         };
         let slots = self.geometry.slots_per_chunk();
-        if self.is_short_of_chunks() {
+        if self.is_short_of_chunks() && more_chunks == 0 {
             // A call that finds no space frees the entries of removed names.
             let entries = free.entries + self.dead_entries(cost);
             let free = Free { entries, ..free };
@@ -190,9 +191,8 @@ impl<M: Memories> Core<M> {
 
     /// How many names a block of a log of `tree` has, estimated from the ones in use.
     fn names_per_block(&self, cost: NameCost) -> u64 {
-        let chunks = 0..self.geometry.meta_chunks;
-        let of_blocks = chunks.filter(|&chunk| self.is_chunk_of(chunk, ChunkKind::Blocks));
-        let slots = of_blocks.count() as u64 * self.geometry.slots_per_chunk();
+        let slots =
+            self.chunks_of(ChunkKind::Blocks).count() as u64 * self.geometry.slots_per_chunk();
         let used = slots.saturating_sub(self.free_slots_of(ChunkKind::Blocks)) / SLOTS_PER_BLOCK;
         let least = BLOCK_BYTES / cost.block_bytes;
         let most = (NameRecord::LIMIT - NameRecord::FIRST) / NameRecord::bytes_for(1);

@@ -166,7 +166,7 @@ impl<M: Memories> Files<'_, M> {
     fn check_room(&self, cachelet: Cachelet, first: u64, last: u64) -> Result<()> {
         let usage = self.mapping.usage(self.core);
         if last - first > usage.total {
-            return Err(Error::NoSpace("data blocks"));
+            return Err(Error::NoSpace(Error::DATA_BLOCKS));
         }
         let mut holes = 0;
         for start in (first..last).step_by(PIECE_BLOCKS) {
@@ -178,7 +178,7 @@ impl<M: Memories> Files<'_, M> {
         }
         self.check_quota(cachelet, holes)?;
         if holes > usage.free {
-            Err(Error::NoSpace("data blocks"))
+            Err(Error::NoSpace(Error::DATA_BLOCKS))
         } else {
             Ok(())
         }

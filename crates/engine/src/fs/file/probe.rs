@@ -2,7 +2,6 @@
 //! make, without the bytes.
 
 use std::ops::Range;
-use std::sync::atomic::Ordering;
 
 use vellum_layout::{BLOCK_BYTES, ChunkKind, SLOT_BYTES, SLOTS_PER_BLOCK};
 use vellum_media::{Memories, Memory, Real};
@@ -209,7 +208,7 @@ impl<'a, M: Memories> MappingProbe<'a, M> {
             .prefetch_claim(files.core, root.id, first as u32);
         let mut room = match files.reserve(op, self.cachelet, blocks) {
             Err(Stop::Failed(error)) => return Err(error),
-            Err(Stop::Short(_)) => return Err(Error::NoSpace("data blocks")),
+            Err(Stop::Short(_)) => return Err(Error::NoSpace(Error::DATA_BLOCKS)),
             Ok(room) => room,
         };
         files.announce(self.cachelet, root, first + blocks);
@@ -273,9 +272,10 @@ fn evict_structure<M: Memories>(core: &Core<M>) {
     let (geometry, map) = (&core.geometry, &core.map);
     let table_bytes = geometry.saved_state_at - geometry.table_at;
     core.pool.evict(geometry.table_at, table_bytes);
-    for block in 0..geometry.meta_slots() / SLOTS_PER_BLOCK {
-        let slot = (block * SLOTS_PER_BLOCK).max(1);
-        if core.kind_of_slot(slot) == Some(ChunkKind::Blocks) && core.is_used(slot) {
+    let slots = geometry.slots_per_chunk();
+    for chunk in core.chunks_of(ChunkKind::Blocks) {
+        let blocks = (chunk * slots..(chunk + 1) * slots).step_by(SLOTS_PER_BLOCK as usize);
+        for slot in blocks.filter(|&slot| core.is_used(slot)) {
             core.pool.evict(geometry.slot_at(slot), BLOCK_BYTES);
         }
     }
@@ -288,19 +288,6 @@ fn evict_structure<M: Memories>(core: &Core<M>) {
 pub fn gather_metadata(fs: &Fs<Real>) -> f64 {
     let bytes = fs.core.geometry.data_at;
     fs.core.pool.gather_large_pages(bytes) as f64 / bytes as f64
-}
-
-/// Bytes of metadata in use, those that thread slots hold ready among them.
-pub fn metadata_bytes<M: Memories>(fs: &Fs<M>) -> u64 {
-    let core = &fs.core;
-    let words = 0..core.geometry.meta_slots().div_ceil(64);
-    let used = words.map(|index| {
-        let word = core
-            .arena
-            .load(core.map.used + index * 8, Ordering::Relaxed);
-        u64::from(word.count_ones())
-    });
-    used.sum::<u64>() * SLOT_BYTES
 }
 
 /// Frees blocks that are no longer in use. The caller has no [`MappingProbe`].

@@ -575,15 +575,12 @@ pub(crate) fn chunks_in_use<P: Memory>(
     geometry: &Geometry,
 ) -> impl Iterator<Item = (u64, u64)> {
     let is_used = |&chunk: &u64| {
-        let at = geometry.chunk_table_at + chunk * 8;
+        let at = geometry.chunk_word_at(chunk);
         let word = ChunkWord(pool.load(at, Ordering::Acquire));
         word.decode(chunk) != Some((ChunkKind::Free, 0))
     };
-    let used = (0..geometry.meta_chunks).filter(is_used);
-    used.map(|chunk| {
-        let at = geometry.meta_at + chunk * geometry.chunk_bytes;
-        (at, geometry.chunk_bytes)
-    })
+    let used = geometry.chunks().filter(is_used);
+    used.map(|chunk| (geometry.chunk_at(chunk), geometry.chunk_bytes))
 }
 
 fn lay_over<P: PoolMemory>(pool: &P, records: &[Record]) -> io::Result<()> {

@@ -167,7 +167,7 @@ impl Pages for PageCache {
 
     /// The cache has frames for an eighth of the metadata blocks, at most 64 MiB.
     fn new(arena_at: u64, geometry: &Geometry) -> Self {
-        let nodes = geometry.meta_slots() / SLOTS_PER_BLOCK;
+        let nodes = geometry.region_slots() / SLOTS_PER_BLOCK;
         let sets = (nodes / 8 / WAYS).clamp(1, SETS_MAX);
         let frames_at = (arena_at + sets * SET_BYTES).next_multiple_of(BLOCK_BYTES);
         let tallies_at = frames_at + sets * WAYS * BLOCK_BYTES;

@@ -45,7 +45,7 @@ use std::ops::Range;
 use vellum_layout::{
     BLOCK_BYTES, Geometry, LINE_ENTRIES, MapState, MapWord, SavedStatePlan, TablePlan,
 };
-use vellum_media::{Isa, LINE_BYTES, Memories, Memory};
+use vellum_media::{Isa, LINE_BYTES, Memories, Memory, Persistent};
 
 use self::overflow::Overflow;
 use self::scatter::Scatter;
@@ -53,11 +53,12 @@ pub(crate) use self::scatter::WHOLE;
 use self::words::AddedWords;
 use super::bitmap::FreeBitmap;
 use super::limbo::Batch;
-use super::space::Space;
+use super::space::{Space, claimed};
 use super::{BlockNo, BlockUsage, Flush, Found, MapId, Mapping, Reservation, Seek, Step, Survey};
 use crate::core::Core;
 use crate::core::slots::Op;
 use crate::error::Result;
+use crate::sites;
 
 /// Lines of data prefetched before their address is certain.
 const PREFETCH_LINES: u64 = 16;
@@ -169,6 +170,45 @@ impl HashFs {
         MapWord(core.word(self.entry_at(block)))
     }
 
+    /// Keeps a block from all, if it is free. Returns whether it was.
+    fn hold<M: Memories>(&self, core: &Core<M>, block: u64) -> bool {
+        let (at, held) = (self.entry_at(block as u32), MapWord::HELD.0);
+        let swapped = core.pool.compare_exchange(at, MapWord::FREE.0, held);
+        swapped.is_ok()
+    }
+
+    /// Frees a block that [`Self::hold`] took.
+    fn let_go<M: Memories>(&self, core: &Core<M>, block: u64) {
+        core.set_word(self.entry_at(block as u32), MapWord::FREE.0);
+        self.note_freed(core, block as u32);
+        // Others may have cleared it meanwhile.
+        self.bitmap.set(&core.arena, block);
+    }
+
+    /// Holds these blocks for metadata, unless one of them is not free. Flushed, not fenced.
+    /// Returns whether it did.
+    fn hold_all<M: Memories>(&self, core: &Core<M>, blocks: &Range<u64>) -> bool {
+        for block in blocks.clone() {
+            if !self.hold(core, block) {
+                self.free_all(core, &(blocks.start..block));
+                return false;
+            }
+            self.bitmap.clear(&core.arena, block);
+        }
+        let mut lines = blocks.clone().step_by(LINE_ENTRIES as usize);
+        lines.all(|block| {
+            let at = self.line_at(block / LINE_ENTRIES);
+            core.pool.flush(sites::CHUNK_BLOCKS, at, LINE_BYTES);
+            true
+        })
+    }
+
+    fn free_all<M: Memories>(&self, core: &Core<M>, blocks: &Range<u64>) {
+        for block in blocks.clone() {
+            self.let_go(core, block);
+        }
+    }
+
     /// Sets a block of `id` to LIMBO and takes it off its chain. The caller flushes.
     fn give_up<M: Memories>(&self, op: &Op<'_, M>, run: &search::Run, block: u32, to: &mut Batch) {
         let core = op.core;
@@ -222,12 +262,7 @@ impl<M: Memories> super::Allocator<M> for HashFs {
         let Ok(kept) = self.space.reserve(op, free, || {}) else {
             return 0;
         };
-        let limbo = MapWord::new(MapState::Limbo, 0, 0).0;
-        let take = |block: &u64| {
-            let at = self.entry_at(*block as u32);
-            let swapped = core.pool.compare_exchange(at, MapWord::FREE.0, limbo);
-            swapped.is_ok()
-        };
+        let take = |&block: &u64| self.hold(core, block);
         let taken: Vec<u64> = blocks.filter(take).take(free as usize).collect();
         let mut trimmed = 0;
         for run in taken.chunk_by(|before, block| before + 1 == *block) {
@@ -237,10 +272,7 @@ impl<M: Memories> super::Allocator<M> for HashFs {
             }
         }
         for block in taken {
-            core.set_word(self.entry_at(block as u32), MapWord::FREE.0);
-            self.note_freed(core, block as u32);
-            // Others may have cleared it meanwhile.
-            self.bitmap.set(&core.arena, block);
+            self.let_go(core, block);
         }
         self.space.unreserve(op, kept);
         trimmed
@@ -249,6 +281,41 @@ impl<M: Memories> super::Allocator<M> for HashFs {
     fn grow(&self, core: &Core<M>, to: &Geometry) {
         self.added.add(TablePlan::of(to, |at| core.word(at)));
         self.space.grow(core, &self.bitmap, to);
+    }
+
+    fn are_free(&self, core: &Core<M>, blocks: Range<u64>) -> bool {
+        self.bitmap.has_all(&core.arena, blocks)
+    }
+
+    fn take_for_metadata(&self, op: &Op<'_, M>, blocks: Range<u64>) -> Result<bool> {
+        let len = blocks.end - blocks.start;
+        let Ok(mut kept) = self.space.reserve(op, len, || {}) else {
+            return Ok(false);
+        };
+        let provided = match self.hold_all(op.core, &blocks) {
+            true => op.core.provide(blocks.start, len).map(|()| true),
+            false => Ok(false),
+        };
+        match &provided {
+            Ok(true) => claimed(op, &mut kept, len),
+            Ok(false) => {}
+            Err(_) => self.free_all(op.core, &blocks),
+        }
+        self.space.unreserve(op, kept);
+        provided
+    }
+
+    fn keep_for_metadata(&self, core: &Core<M>, blocks: Range<u64>) -> Result<()> {
+        if !self.hold_all(core, &blocks) {
+            return Err(super::of_file_and_metadata(&blocks));
+        }
+        self.space.note_all_used(core, &blocks);
+        Ok(())
+    }
+
+    fn return_from_metadata(&self, core: &Core<M>, blocks: Range<u64>) {
+        self.free_all(core, &blocks);
+        self.space.note_all_free(core, &blocks);
     }
 
     fn save(&self, core: &Core<M>) -> Result<()> {

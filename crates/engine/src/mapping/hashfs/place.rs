@@ -46,7 +46,7 @@ impl HashFs {
         out: &mut [BlockNo],
     ) -> Result<()> {
         if from.blocks < out.len() as u64 {
-            return Err(Error::NoSpace("data blocks"));
+            return Err(Error::NoSpace(Error::DATA_BLOCKS));
         }
         let start = u64::from(first);
         let mut result = Ok(());

@@ -137,7 +137,7 @@ impl<'p> Prefix<'p> {
 
 /// Number of rows of the table.
 fn rows(geometry: &Geometry) -> u64 {
-    (geometry.meta_slots() / SLOTS_PER_ROW)
+    (geometry.region_slots() / SLOTS_PER_ROW)
         .next_power_of_two()
         .max(16)
 }
@@ -255,7 +255,7 @@ impl<M: Memories> Core<M> {
     /// entry.
     fn without_own_path<'p>(&self, dir: u64, path: &'p [u8]) -> Option<(u32, &'p [u8])> {
         let entry = self.place_of_directory(dir).entry();
-        if entry == 0 || entry >= self.geometry.meta_slots() {
+        if !self.geometry.has_slot(entry) {
             return None;
         }
         let at = self.geometry.slot_at(entry);

@@ -114,8 +114,11 @@ impl<M: Memories> Core<M> {
 
     /// The first slots of the groups of all areas chunks.
     pub(super) fn groups(&self) -> impl Iterator<Item = u64> {
-        let groups = (0..self.geometry.meta_slots()).step_by(SLOTS_PER_BLOCK as usize);
-        groups.filter(|&slot| self.kind_of_slot(slot.max(1)) == Some(ChunkKind::Areas))
+        let slots = self.geometry.slots_per_chunk();
+        let chunks = self.chunks_of(ChunkKind::Areas);
+        chunks.flat_map(move |chunk| {
+            (chunk * slots..(chunk + 1) * slots).step_by(SLOTS_PER_BLOCK as usize)
+        })
     }
 }
 

@@ -81,7 +81,7 @@ pub(super) struct Status {
 }
 
 fn statuses(geometry: &Geometry) -> u64 {
-    (geometry.meta_slots() / 64)
+    (geometry.region_slots() / 64)
         .next_power_of_two()
         .clamp(64, 8192)
 }

@@ -35,7 +35,7 @@ fn record_line(record: &mut Record, at: u64, line: &AreaLine, fields: &[u64]) {
 
 /// Limit of the blocks of the table: each area has a directory.
 pub(super) fn blocks_max(geometry: &Geometry) -> u64 {
-    let areas = geometry.meta_slots().min(AREA_LIMIT.into());
+    let areas = geometry.region_slots().min(AREA_LIMIT.into());
     areas.div_ceil(AREA_TABLE_LINES - 1)
 }
 

@@ -94,6 +94,7 @@ impl<M: Memories> Fs<M> {
         self.write_back_all()?;
         self.reclaim_leased(lease)?;
         core.return_all_held();
+        self.return_chunks(true);
         self.save_live_map();
         self.mapping.save(core)?;
         core.pool.fence(sites::CLOSE_SAVED_DURABLE);
@@ -139,9 +140,9 @@ impl<M: Memories> Fs<M> {
     /// Saves the live map and the counters. Flushed, not fenced.
     fn save_live_map(&self) {
         let core = &self.core;
-        let words = core.geometry.meta_slots().div_ceil(64);
         let at = core.geometry.live_map_at;
-        for index in 0..words {
+        let saved = core.live_words();
+        for index in saved.iter().cloned().flatten() {
             let word = core
                 .arena
                 .load(core.map.used + index * 8, Ordering::Acquire);
@@ -152,7 +153,10 @@ impl<M: Memories> Fs<M> {
             let at = at + slot / 64 * 8;
             core.set_word(at, core.word(at) & !block);
         });
-        core.pool.flush(sites::CLOSE_LIVE_MAP, at, words * 8);
+        for words in saved {
+            let (first, bytes) = (at + words.start * 8, (words.end - words.start) * 8);
+            core.pool.flush(sites::CLOSE_LIVE_MAP, first, bytes);
+        }
         let usage = self.mapping.usage(core);
         let inodes = core.total(Tally::Inodes);
         let blocks = usage.total - usage.free;

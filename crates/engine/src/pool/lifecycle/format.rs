@@ -23,6 +23,8 @@ const ROOT_GENERATION: u32 = 1;
 pub struct FormatOptions {
     /// Bytes of metadata; by default a sixteenth of the pool.
     pub metadata_bytes: Option<u64>,
+    /// Data space never becomes metadata.
+    pub has_fixed_metadata: bool,
     /// Operations that can run at once.
     pub thread_slots: Option<u32>,
     /// The namespace.
@@ -62,6 +64,7 @@ impl FormatOptions {
         GeometryRequest {
             pool_bytes,
             metadata_bytes: self.metadata_bytes,
+            has_fixed_metadata: self.has_fixed_metadata,
             thread_slots: self.thread_slots,
             namespace: self.namespace,
             mapping: self.mapping,

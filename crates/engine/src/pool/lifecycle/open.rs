@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use vellum_layout::{
     BLOCK_BYTES, BLOCKS_MAX, FileKind, Geometry, IdentityWord, Inode, InodeState, MapState,
-    PoolPhase, PoolState, ROOT_SLOT, ReplicaPlan, StateWord, Superblock, checksum_words,
+    PoolPhase, PoolState, ROOT_SLOT, ReplicaPlan, StateWord, Summing, Superblock, checksum_words,
 };
 use vellum_media::{
     ImageKey, ImageMemory, MappedPool, Medium, Memories, Memory, Persistent, PoolMemory,
@@ -420,7 +420,7 @@ fn build_state<M: Memories>(
         let (_, mapping) = structures;
         return match mapping.restore(core) {
             true => Ok(()),
-            false => mapping.rebuild(core, &Everything(core)),
+            false => rebuild(core, mapping, &Everything(core)),
         };
     }
     if !core.read_only && opened.other_boot {
@@ -457,7 +457,7 @@ fn recover_all<M: Memories>(
     match replayed.and_then(|()| recover::recover(core, namespace, threads)) {
         Ok(recovery) => {
             opened.orphans_freed = recovery.freed();
-            mapping.rebuild(core, &recovery)?;
+            rebuild(core, mapping, &recovery)?;
             if inherits {
                 inherit_overwrites(core, mapping)?;
             }
@@ -465,10 +465,26 @@ fn recover_all<M: Memories>(
         }
         Err(error @ Error::Damaged { .. }) if core.read_only => {
             tracing::warn!(%error, "the pool is damaged; what can be read of it is shown");
-            mapping.rebuild(core, &Everything(core))
+            rebuild(core, mapping, &Everything(core))
         }
         Err(error) => Err(error),
     }
+}
+
+/// Builds the mapping's volatile state, in which the blocks of metadata chunks are not free.
+fn rebuild<M: Memories>(
+    core: &Core<M>,
+    mapping: &dyn Mapping<M>,
+    survey: &dyn Survey,
+) -> Result<()> {
+    mapping.rebuild(core, survey)?;
+    core.chunks_in_data().try_for_each(|chunk| {
+        let blocks = core.geometry.blocks_of_chunk(chunk);
+        match mapping.allocator().keep_for_metadata(core, blocks) {
+            Err(Error::Damaged { .. }) if core.read_only => Ok(()),
+            kept => kept,
+        }
+    })
 }
 
 /// Keeps everything: what a clean close left, or a damaged pool that is only read.
@@ -512,10 +528,11 @@ fn plan_arena(geometry: &Geometry, most_blocks: u64, cache_entries: u64) -> Aren
 /// later clean close rely on it, so a power cut must not undo it.
 fn inherit<M: Memories>(core: &Core<M>) {
     let geometry = &core.geometry;
-    let (chunk, slots) = (geometry.chunk_bytes, geometry.slots_per_chunk());
-    let taken = (0..geometry.meta_chunks)
+    let slots = geometry.slots_per_chunk();
+    let taken = geometry
+        .chunks()
         .filter(|number| core.kind_of_slot((number * slots).max(1)).is_some())
-        .map(|number| (geometry.meta_at + number * chunk, chunk));
+        .map(|number| (geometry.chunk_at(number), geometry.chunk_bytes));
     let before = (geometry.slots_at, geometry.meta_at - geometry.slots_at);
     let table = (
         geometry.table_at,
@@ -566,12 +583,16 @@ pub(crate) fn saved_check(epoch: u32, map_check: u64, inodes: u64, blocks: u64) 
     u64::from(checksum_words(&words))
 }
 
-/// CRC-32C of the live map in the pool.
+/// CRC-32C of the words of the live map in the pool that are saved.
 pub(crate) fn live_map_check<M: Memories>(core: &Core<M>) -> u64 {
-    let geometry: &Geometry = &core.geometry;
-    let mut words = vec![0u64; geometry.meta_slots().div_ceil(64) as usize];
-    core.pool.read(geometry.live_map_at, words.as_mut_bytes());
-    u64::from(checksum_words(&words))
+    let mut sum = Summing::default();
+    for range in core.live_words() {
+        let mut words = vec![0u64; (range.end - range.start) as usize];
+        let at = core.geometry.live_map_at + range.start * 8;
+        core.pool.read(at, words.as_mut_bytes());
+        sum.add_words(&words);
+    }
+    u64::from(sum.finish())
 }
 
 /// Loads the live map that a clean close saved. Returns `false` if it is not valid.
@@ -590,7 +611,7 @@ fn load_live_map<M: Memories>(core: &Core<M>) -> bool {
     {
         return false;
     }
-    for index in 0..core.geometry.meta_slots().div_ceil(64) {
+    for index in core.live_words().into_iter().flatten() {
         let saved = core.word(core.geometry.live_map_at + index * 8);
         let at = core.map.used + index * 8;
         let fresh = saved & !core.arena.fetch_or(at, saved);

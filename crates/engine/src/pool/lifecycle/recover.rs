@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use vellum_layout::{
-    FileKind, IdentityWord, Inode, InodeState, LinksWord, MapRoot, MapState, ROOT_SLOT, text_home,
+    ChunkKind, FileKind, IdentityWord, Inode, InodeState, LinksWord, MapRoot, MapState, ROOT_SLOT,
+    text_home,
 };
 use vellum_media::{Memories, Memory, Persistent, Site};
 use zerocopy::IntoBytes;
@@ -75,9 +76,7 @@ pub(super) fn recover<'a, M: Memories>(
     namespace: &dyn Namespace<M>,
     threads: usize,
 ) -> Result<Recovery<'a, M>> {
-    let chunks: Vec<u64> = (0..core.geometry.meta_chunks)
-        .filter(|&chunk| core.is_inode_slot((chunk * core.geometry.slots_per_chunk()).max(1)))
-        .collect();
+    let chunks: Vec<u64> = core.chunks_of(ChunkKind::Inodes).collect();
     let slots = core.geometry.slots_per_chunk();
     let recovery = Recovery {
         core,

@@ -2,7 +2,7 @@
 
 use vellum_layout::{
     BLOCK_BYTES, ChunkKind, DirLocation, EntryState, FileKind, Inode, LifeWord, LogWord,
-    MoveListHead, MovedEntry, TargetWord,
+    MoveListHead, MovedEntry, SLOTS_PER_BLOCK, TargetWord,
 };
 use vellum_media::{Memories, Memory, Persistent};
 
@@ -60,7 +60,7 @@ fn read<M: Memories>(core: &Core<M>, first: u64) -> Result<Vec<MovedEntry>> {
         let (next, entries) = MoveListHead::decode(slot, &block).ok_or_else(damaged)?;
         all.extend(entries);
         blocks += 1;
-        if blocks > core.geometry.meta_chunks * core.geometry.chunk_bytes / BLOCK_BYTES {
+        if blocks > core.geometry.meta_slots() / SLOTS_PER_BLOCK {
             return Err(damaged());
         }
         slot = next;

@@ -52,7 +52,7 @@ const IN_POOL: u64 = 1 << 63;
 
 /// Limit of the number of areas of a pool, plus one.
 fn areas(geometry: &Geometry) -> u64 {
-    geometry.meta_slots().min(AREA_LIMIT.into())
+    geometry.region_slots().min(AREA_LIMIT.into())
 }
 
 /// Size of the locks and of the locations of tables, in bytes of the arena.
