@@ -114,6 +114,9 @@ pub(crate) struct PoolPart {
     pub(crate) bytes: u64,
     pub(crate) block_bytes: u32,
     pub(crate) metadata_bytes: u64,
+    /// Free data space becomes metadata when those are short.
+    #[serde(default)]
+    pub(crate) metadata_grows: bool,
     pub(crate) metadata_chunk_bytes: u64,
     pub(crate) thread_slots: u32,
     pub(crate) namespace: String,
@@ -189,6 +192,9 @@ impl DataPart {
 pub(crate) struct SpacePart {
     pub(crate) data_bytes: u64,
     pub(crate) free_bytes: u64,
+    /// Data space that is metadata now.
+    #[serde(default)]
+    pub(crate) metadata_bytes: u64,
     pub(crate) files: u64,
     pub(crate) files_free: u64,
 }
@@ -327,6 +333,7 @@ impl Information {
                 bytes: superblock.pool_bytes,
                 block_bytes: superblock.block_bytes,
                 metadata_bytes: geometry.meta_chunks * geometry.chunk_bytes,
+                metadata_grows: geometry.data_chunks.count > 0,
                 metadata_chunk_bytes: geometry.chunk_bytes,
                 thread_slots: geometry.thread_slots,
                 namespace: geometry.namespace.name().into(),
@@ -353,6 +360,7 @@ impl Information {
             space: SpacePart {
                 data_bytes: space.blocks * 4096,
                 free_bytes: space.blocks_free * 4096,
+                metadata_bytes: space.blocks_metadata * 4096,
                 files: space.files - space.files_free,
                 files_free: space.files_free,
             },

@@ -334,12 +334,15 @@ fn summary(making: &Making, information: &Information) {
         "  data      {} in blocks of 4 KiB",
         crate::units::size(space.data_bytes)
     );
-    say!(
-        "  metadata  {}: about {} files{}",
-        crate::units::size(pool.metadata_bytes),
-        space.files_free,
-        larger_files(pool.metadata_bytes, space.files_free, &pool.mapping)
-    );
+    let metadata = crate::units::size(pool.metadata_bytes);
+    match pool.metadata_grows {
+        true => say!("  metadata  {metadata}, and free data space when they are short"),
+        false => say!(
+            "  metadata  {metadata}: about {} files{}",
+            space.files_free,
+            larger_files(pool.metadata_bytes, space.files_free, &pool.mapping)
+        ),
+    }
     let picked = match (making.medium, &making.data, media.kind.as_str()) {
         (Medium::Auto, None, "logged") => {
             let is_device = pool

@@ -185,7 +185,14 @@ impl Lines {
     }
 
     fn metadata(&mut self, pool: &PoolPart, space: &SpacePart) {
-        let bytes = size(pool.metadata_bytes);
+        let bytes = match space.metadata_bytes {
+            0 => size(pool.metadata_bytes),
+            more => format!(
+                "{} and {} of data space",
+                size(pool.metadata_bytes),
+                size(more)
+            ),
+        };
         let (files, free) = (space.files, space.files_free);
         self.add(
             "metadata",

@@ -141,7 +141,7 @@ impl<M: Memories> Fs<M> {
         }
         let lease = Lease::take_to_work(&self.core)?;
         self.reclaim_leased(&lease)?;
-        if is_data {
+        if is_data && self.core.is_changeable() {
             self.return_chunks(true);
         }
         Ok(true)
@@ -195,7 +195,9 @@ impl<M: Memories> Fs<M> {
         let evicted = self.namespace.evict(core, false)?;
         core.try_advance();
         self.mapping.reclaim(core);
-        self.return_chunks(false);
+        if core.is_changeable() {
+            self.return_chunks(false);
+        }
         Ok(work.len() + evicted as usize)
     }
 

@@ -38,6 +38,12 @@ impl<M: Memories> Fs<M> {
         }
         let _lease = Lease::take_to_work(core)?;
         let op = core.op_step();
+        // Until the operation ends, nobody closes the pool.
+        match core.check_changeable() {
+            // The next try waits.
+            Err(Error::Retry(_)) => return Ok(true),
+            changeable => changeable?,
+        }
         let mut made = 0;
         // From the end: files begin anywhere, and most mappings fill the beginning first.
         for chunk in core.data_chunks().rev() {

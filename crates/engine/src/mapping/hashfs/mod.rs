@@ -195,12 +195,11 @@ impl HashFs {
             }
             self.bitmap.clear(&core.arena, block);
         }
-        let mut lines = blocks.clone().step_by(LINE_ENTRIES as usize);
-        lines.all(|block| {
+        for block in blocks.clone().step_by(LINE_ENTRIES as usize) {
             let at = self.line_at(block / LINE_ENTRIES);
             core.pool.flush(sites::CHUNK_BLOCKS, at, LINE_BYTES);
-            true
-        })
+        }
+        true
     }
 
     fn free_all<M: Memories>(&self, core: &Core<M>, blocks: &Range<u64>) {
