@@ -233,3 +233,61 @@ fn a_snapshot_has_all_chunks() {
         copy.close().unwrap();
     }
 }
+
+/// Threads take and return chunks beside each other, and beside writers of data.
+#[test]
+fn threads_share_the_space() {
+    const ROUNDS: u64 = 6;
+    for (namespace, mapping) in [
+        (NamespaceKind::Direct, MappingKind::HashFs),
+        (NamespaceKind::Adaptive, MappingKind::Extent),
+        (NamespaceKind::Tree, MappingKind::Cuckoo),
+    ] {
+        let dir = in_memory();
+        let at = dir.path().join("pool");
+        let pool = options(namespace, mapping).create(&at).unwrap();
+        let use_space = &|thread: u64| {
+            let volume = pool.volume();
+            volume.create_dir(format!("/t{thread}")).unwrap();
+            let path = |number: u64| format!("/t{thread}/{number}");
+            for round in 0..ROUNDS {
+                let bytes = vec![thread as u8 + 1; 4096 * (round as usize + 1)];
+                let is_there = |&number: &u64| {
+                    let content = match number % 50 {
+                        0 => &bytes[..],
+                        _ => &[],
+                    };
+                    match volume.write(path(number), content) {
+                        Ok(()) => true,
+                        Err(Error::NoSpace(_)) => {
+                            // The file may exist, without its bytes.
+                            let _ = volume.remove_file(path(number));
+                            false
+                        }
+                        Err(error) => panic!("{error}"),
+                    }
+                };
+                let made: Vec<u64> = (0..1500).filter(is_there).collect();
+                for number in made {
+                    let bytes_are = match number % 50 {
+                        0 => &bytes[..],
+                        _ => &[],
+                    };
+                    assert!(volume.read(path(number)).unwrap() == bytes_are);
+                    volume.remove_file(path(number)).unwrap();
+                }
+            }
+            volume.remove_dir(format!("/t{thread}")).unwrap();
+        };
+        std::thread::scope(|scope| {
+            for thread in 0..3 {
+                scope.spawn(move || use_space(thread));
+            }
+        });
+        pool.close().unwrap();
+        checked(&at);
+        let pool = open(&at);
+        assert!(pool.opened().was_clean);
+        assert_eq!(create(&pool, 0, 1500), 1500, "{namespace:?} {mapping:?}");
+    }
+}
