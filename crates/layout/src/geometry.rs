@@ -520,7 +520,8 @@ impl Geometry {
 
     /// Whether a metadata slot of this number exists. There is no slot 0.
     pub fn has_slot(&self, slot: u64) -> bool {
-        slot != 0 && self.has_chunk(slot / self.slots_per_chunk())
+        let is_in_data = || self.has_chunk(slot / self.slots_per_chunk());
+        slot != 0 && (slot < self.region_slots() || is_in_data())
     }
 
     /// Metadata slots in a chunk.
