@@ -290,7 +290,7 @@ setters!(CreateOptions:
     /// ```
     label: String,
     /// ```
-    /// let options = vellum::CreateOptions::new(64 << 20);
+    /// let options = vellum::CreateOptions::new(64 << 20).fixed_metadata(true);
     /// let files = options.create_in_memory()?.fs().stat_fs().files;
     /// let options = options.metadata_bytes(Some(16 << 20));
     /// assert!(options.create_in_memory()?.fs().stat_fs().files > files);
