@@ -308,12 +308,8 @@ vellum_media::sites! {
     CHUNK_BLOCKS = "chunk/blocks",
     /// The bytes of blocks that become a chunk, zeroed.
     CHUNK_ZERO = "chunk/zero",
-    /// Before the chunk's word can say that these are metadata.
-    CHUNK_ZERO_DURABLE = "chunk/zero-durable",
     /// The generation of a dead inode in a chunk that had inodes before.
     CHUNK_GENERATION = "chunk/generation",
-    /// Before the chunk's word says that it has inodes.
-    CHUNK_GENERATION_DURABLE = "chunk/generation-durable",
     /// The table word of a chunk that becomes data again.
     CHUNK_FREE = "chunk/free",
     /// Before its blocks can be a file's.

@@ -154,10 +154,11 @@ pub(super) fn growing(mapping: MappingKind, pool_kind: PoolKind) -> Vec<Workload
     sequences.map(|workload| workload.on(mapping)).collect()
 }
 
-/// Pools of this mapping with a small metadata region.
-pub(super) fn narrow(mapping: MappingKind) -> Vec<Workload> {
+/// Pools of this mapping and namespace with a small metadata region.
+pub(super) fn narrow(mapping: MappingKind, namespace: NamespaceKind) -> Vec<Workload> {
+    let kind = (mapping, namespace);
     let first = ["create f 644 -".to_owned()];
-    let fill = creations(mapping, "g", &first);
+    let fill = creations(kind, "g", &first);
     let empty = each(fill.len() as u64, "unlink g#");
     let more = each(40, "create x# 644 -");
     let others = ["maintain", "close-pool", "open-pool"].map(str::to_owned);
@@ -170,7 +171,7 @@ pub(super) fn narrow(mapping: MappingKind) -> Vec<Workload> {
         &others,
     ]
     .concat();
-    let again = creations(mapping, "h", &history);
+    let again = creations(kind, "h", &history);
     let named = [
         ("FILL", fill.join(" | ")),
         ("MORE", more.join(" | ")),
@@ -179,7 +180,13 @@ pub(super) fn narrow(mapping: MappingKind) -> Vec<Workload> {
         ("AGAIN", again.join(" | ")),
     ];
     let sequences = read(file!("narrow.txt"), &named).sequences.into_iter();
-    let on = |workload: Workload| workload.on(mapping).logged(PoolKind::Narrow);
+    let on = |workload: Workload| {
+        let workload = workload.on(mapping);
+        match namespace {
+            NamespaceKind::Direct => workload.logged(PoolKind::Narrow),
+            other => workload.within(other).logged(PoolKind::Narrow),
+        }
+    };
     sequences.map(on).collect()
 }
 
@@ -190,8 +197,9 @@ fn each(count: u64, step: &str) -> Vec<String> {
 }
 
 /// The creations for which such a pool has metadata after these steps.
-fn creations(mapping: MappingKind, name: &str, before: &[String]) -> Vec<String> {
-    let image = blank_image(2, mapping, NamespaceKind::Direct, PoolKind::Narrow);
+fn creations(kind: (MappingKind, NamespaceKind), name: &str, before: &[String]) -> Vec<String> {
+    let (mapping, namespace) = kind;
+    let image = blank_image(2, mapping, namespace, PoolKind::Narrow);
     let mut session: Session = Session::new(Shared::of(image), 64);
     let mut step = |step: &str| {
         let done = session.step(&Step::parse(step));

@@ -62,8 +62,12 @@ fn all() -> Vec<Workload> {
     all.extend(files::level());
     all.extend(files::cuckoo());
     all.extend(logged::growing(PoolKind::Memory));
-    for mapping in [MappingKind::HashFs, MappingKind::Extent] {
-        all.extend(files::narrow(mapping));
+    for (mapping, namespace) in [
+        (MappingKind::HashFs, NamespaceKind::Direct),
+        (MappingKind::Extent, NamespaceKind::Direct),
+        (MappingKind::HashFs, NamespaceKind::Adaptive),
+    ] {
+        all.extend(files::narrow(mapping, namespace));
     }
     all.extend(full::workloads());
     all.extend(namespaces::workloads());

@@ -1,8 +1,9 @@
 //! Chunks in data space: free data blocks that became metadata, and become data again when all
 //! slots of the chunk are free.
 //!
-//! Only a chunk's word says that its blocks are metadata. So a chunk is zeros, durably, before it
-//! has a word, and its word is free again, durably, before a file gets its blocks.
+//! Only a chunk's word says that its blocks are metadata. The zeros of a chunk are durable with its
+//! word: what a power cut leaves of them instead is nobody's, and recovery frees it. The word is
+//! free again, durably, before a file gets the blocks.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -81,7 +82,6 @@ impl<M: Memories> Core<M> {
     pub(crate) fn adopt_chunk(&self, chunk: u64) {
         let (at, bytes) = (self.geometry.chunk_at(chunk), self.geometry.chunk_bytes);
         self.pool.zero_through(sites::CHUNK_ZERO, at, bytes);
-        self.pool.fence(sites::CHUNK_ZERO_DURABLE);
         self.note_in_data();
         self.arena.fetch_add(header::FREE_SLOTS, 1);
         self.arena.store(
@@ -92,7 +92,7 @@ impl<M: Memories> Core<M> {
     }
 
     /// Gives the inodes of a chunk that gets inodes again higher generations than those which lay
-    /// there before.
+    /// there before. Durable with the chunk's word.
     pub(super) fn begin_generations(&self, chunk: u64) {
         let generation = self.first_generation(chunk);
         if generation == 0 {
@@ -103,7 +103,6 @@ impl<M: Memories> Core<M> {
             let at = self.geometry.slot_at(slot);
             self.pool.store_through(sites::CHUNK_GENERATION, at, dead.0);
         }
-        self.pool.fence(sites::CHUNK_GENERATION_DURABLE);
     }
 
     /// The generation with which inodes begin in a chunk.
