@@ -154,11 +154,11 @@ fn sum_of_home(view: &View, superblock: &Superblock, moving: &Lines) -> Option<u
     let geometry = superblock.geometry();
     let chunks_end = geometry.meta_at + geometry.meta_chunks * geometry.chunk_bytes;
     let is_used = |&chunk: &u64| {
-        let word = ChunkWord(view.word(geometry.chunk_table_at + chunk * 8));
+        let word = ChunkWord(view.word(geometry.chunk_word_at(chunk)));
         word.decode(chunk) != Some((ChunkKind::Free, 0))
     };
     let chunks = (0..geometry.meta_chunks).filter(is_used).map(|chunk| {
-        let at = geometry.meta_at + chunk * geometry.chunk_bytes;
+        let at = geometry.chunk_at(chunk);
         at..at + geometry.chunk_bytes
     });
     let outside = [

@@ -444,7 +444,7 @@ impl Sample {
 
     fn chunk_kind(&self, slot: u64) -> Option<ChunkKind> {
         let chunk = slot / self.geometry.slots_per_chunk();
-        let word = self.word(self.geometry.chunk_table_at + 8 * chunk);
+        let word = self.word(self.geometry.chunk_word_at(chunk));
         ChunkWord(word).decode(chunk).map(|(kind, _)| kind)
     }
 

@@ -185,8 +185,7 @@ impl TablePlan {
             // If two chunks claim the same part, neither is trusted.
             match chunks.get(&(part.segment, part.part)).map(Vec::as_slice) {
                 Some(&[chunk]) => {
-                    let at = geometry.meta_at + chunk * geometry.chunk_bytes;
-                    plan.pieces.push(part.at(at));
+                    plan.pieces.push(part.at(geometry.chunk_at(chunk)));
                 }
                 _ => plan.missing.push(part),
             }

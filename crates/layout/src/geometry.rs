@@ -470,6 +470,12 @@ impl Geometry {
         self.meta_at + chunk * self.chunk_bytes
     }
 
+    /// The slots of a chunk; chunk 0 counts slot 0, which holds nothing.
+    pub fn slots_of_chunk(&self, chunk: u64) -> Range<u64> {
+        let slots = self.slots_per_chunk();
+        chunk * slots..(chunk + 1) * slots
+    }
+
     /// Pool offset of a chunk's word in the chunk table.
     pub fn chunk_word_at(&self, chunk: u64) -> u64 {
         self.chunk_table_at + chunk * 8
@@ -484,11 +490,10 @@ impl Geometry {
     /// The words of the live map that a clean close saves: those of the metadata region, and those
     /// of these chunks in data space.
     pub fn live_words(&self, in_data: impl Iterator<Item = u64>) -> Vec<Range<u64>> {
-        let slots = self.slots_per_chunk();
-        let region = std::iter::once(0..self.region_slots().div_ceil(64));
-        let words_of = |chunk: u64| chunk * slots / 64..((chunk + 1) * slots).div_ceil(64);
+        let of_region = std::iter::once(0..self.region_slots());
+        let slots = of_region.chain(in_data.map(|chunk| self.slots_of_chunk(chunk)));
         let mut all: Vec<Range<u64>> = Vec::new();
-        for words in region.chain(in_data.map(words_of)) {
+        for words in slots.map(|slots| slots.start / 64..slots.end.div_ceil(64)) {
             match all.last_mut() {
                 Some(last) if words.start <= last.end => last.end = last.end.max(words.end),
                 _ => all.push(words),

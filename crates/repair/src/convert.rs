@@ -280,7 +280,7 @@ impl<'a> Making<'a> {
             };
             cursor.chunks.push(chunk);
             let word = ChunkWord::new(chunk, kind, 0).0;
-            self.overlay.set(geometry.chunk_table_at + chunk * 8, word);
+            self.overlay.set(geometry.chunk_word_at(chunk), word);
             if kind == ChunkKind::Areas {
                 self.clear_states(chunk);
             }
@@ -474,9 +474,8 @@ impl<'a> Making<'a> {
             return Vec::new();
         };
         let geometry = self.survey.geometry;
-        let per_chunk = geometry.slots_per_chunk();
         let left = Survey::of(self.overlay, &superblock);
-        let slots = |chunk| chunk * per_chunk..(chunk + 1) * per_chunk;
+        let slots = |chunk| geometry.slots_of_chunk(chunk);
         let both = [ChunkKind::Entries, ChunkKind::Blocks].into_iter();
         let mut chunks: Vec<u64> = both.flat_map(|kind| left.chunks.of(kind)).collect();
         chunks.retain(|&chunk| {

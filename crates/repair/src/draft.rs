@@ -246,9 +246,8 @@ impl<'a> Draft<'a> {
         self.paths.clear();
         self.cookies.clear();
         self.taken = Taken::default();
-        let per_chunk = self.geometry.slots_per_chunk();
         let chunks = self.geometry.chunks();
-        let slots = chunks.flat_map(|chunk| chunk * per_chunk..(chunk + 1) * per_chunk);
+        let slots = chunks.flat_map(|chunk| self.geometry.slots_of_chunk(chunk));
         for slot in slots.filter(|&slot| survey.is_used(slot)) {
             self.reserved.add(slot);
         }

@@ -236,8 +236,7 @@ fn set_chunk_word(draft: &mut Draft, chunk: u64, word: ChunkWord, what: String) 
 }
 
 fn slots_of(draft: &Draft, chunk: u64) -> std::ops::Range<u64> {
-    let per_chunk = draft.geometry.slots_per_chunk();
-    chunk * per_chunk..(chunk + 1) * per_chunk
+    draft.geometry.slots_of_chunk(chunk)
 }
 
 fn holds_inode(draft: &Draft, chunk: u64) -> bool {

@@ -41,7 +41,7 @@ struct Beside {
     not_checked: [&'static str; 3],
 }
 
-/// A copy of metadata, of which some blocks could not be read.
+/// A copy of the metadata. Some of its blocks could not be read.
 struct Metadata<'f> {
     file: &'f File,
     unreadable: &'f [u64],

@@ -7,7 +7,7 @@ const UUIDS: [&str; 2] = [
     "00000000-0000-0000-0000-00000000000a",
 ];
 
-/// What `vellum info` tells of a pool.
+/// The report of `vellum info` about a pool.
 fn told(bench: &Bench, pool: &str, key: &str) -> String {
     let told = bench.run(&["info", "--json", pool]).ok().out;
     let told: serde_json::Value = serde_json::from_str(&told).expect("JSON");

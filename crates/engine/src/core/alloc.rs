@@ -80,8 +80,8 @@ impl<M: Memories> Core<M> {
 
     /// The slots of a chunk. There is no slot 0.
     fn slots_of(&self, chunk: u64) -> Range<u64> {
-        let slots = self.geometry.slots_per_chunk();
-        (chunk * slots).max(1)..(chunk + 1) * slots
+        let slots = self.geometry.slots_of_chunk(chunk);
+        slots.start.max(1)..slots.end
     }
 
     /// The slots of all chunks of inodes.
@@ -121,10 +121,9 @@ impl<M: Memories> Core<M> {
     /// Marks the heads and state-maps of an areas chunk as used, before any slot there is claimed.
     /// Returns how many slots they take.
     fn note_maps(&self, chunk: u64) -> u64 {
-        let slots = self.geometry.slots_per_chunk();
         let areas = self.geometry.areas;
-        let first = chunk * slots;
-        let maps = (first..first + slots).filter(|slot| slot % areas.slots() < areas.first());
+        let slots = self.geometry.slots_of_chunk(chunk);
+        let maps = slots.filter(|slot| slot % areas.slots() < areas.first());
         maps.inspect(|slot| {
             let bit = 1 << (slot % 64);
             self.arena.fetch_or(self.used_cell(*slot), bit);
@@ -384,8 +383,7 @@ impl<M: Memories> Core<M> {
 
     /// Whether entries in a chunk would have states before they exist.
     fn has_states(&self, chunk: u64) -> bool {
-        let slots = self.geometry.slots_per_chunk();
-        let mut groups = (chunk * slots..(chunk + 1) * slots).step_by(GROUP as usize);
+        let mut groups = self.geometry.slots_of_chunk(chunk).step_by(GROUP as usize);
         groups
             .any(|slot| self.word(self.geometry.meta_at + self.geometry.areas.states_at(slot)) != 0)
     }

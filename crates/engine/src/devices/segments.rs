@@ -21,13 +21,13 @@ impl<M: Memories> Core<M> {
             return Ok(plan);
         }
         let is_free = |chunk: &u64| {
-            let word = ChunkWord(self.word(self.geometry.chunk_table_at + chunk * 8));
+            let word = ChunkWord(self.word(self.geometry.chunk_word_at(*chunk)));
             word.decode(*chunk) == Some((ChunkKind::Free, 0)) && self.is_zero(*chunk)
         };
         match (0..self.geometry.meta_chunks).find(is_free) {
             Some(chunk) if self.read_only => {
                 self.arena.store(header::TABLE_LOST, 1, Ordering::Relaxed);
-                let zeros = self.geometry.meta_at + chunk * self.geometry.chunk_bytes;
+                let zeros = self.geometry.chunk_at(chunk);
                 Ok(plan.with_zeros_at(zeros))
             }
             _ => {

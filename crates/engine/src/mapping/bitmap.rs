@@ -11,7 +11,7 @@
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
-use vellum_media::Memory;
+use vellum_media::{Memory, count};
 
 /// Maximum number of levels: 64^5 is the largest segment, 2^30 blocks.
 const LEVELS: usize = 5;
@@ -111,7 +111,10 @@ impl FreeBitmap {
 
     /// Whether all blocks of a range are free.
     pub(super) fn has_all<A: Memory>(&self, arena: &A, blocks: Range<u64>) -> bool {
-        words_of(blocks).all(|(first, mask)| self.word(arena, first) & mask == mask)
+        words_of(blocks).all(|(first, mask)| {
+            count::probe();
+            self.word(arena, first) & mask == mask
+        })
     }
 
     /// Allocates all blocks of a range, if they are free. Returns whether they were.

@@ -305,7 +305,6 @@ impl Blocks {
 
     /// Whether all the blocks of a range are free.
     fn is_free<M: Memories>(&self, core: &Core<M>, first: u64, blocks: u64) -> bool {
-        count::probe();
         self.bitmap.has_all(&core.arena, first..first + blocks)
     }
 
@@ -509,22 +508,9 @@ impl<M: Memories> Allocator<M> for Blocks {
     }
 
     fn take_for_metadata(&self, op: &Op<'_, M>, blocks: Range<u64>) -> Result<bool> {
-        let (core, len) = (op.core, blocks.end - blocks.start);
-        let Ok(mut kept) = self.space.reserve(op, len, || {}) else {
-            return Ok(false);
-        };
-        let is_taken = self.bitmap.take_all(&core.arena, blocks.clone());
-        let provided = match is_taken {
-            true => core.provide(blocks.start, len),
-            false => Ok(()),
-        };
-        if is_taken && provided.is_ok() {
-            claimed(op, &mut kept, len);
-        } else if is_taken {
-            self.bitmap.set_all(&core.arena, blocks);
-        }
-        self.space.unreserve(op, kept);
-        provided.map(|()| is_taken)
+        let take = || self.bitmap.take_all(&op.core.arena, blocks.clone());
+        let free = || self.bitmap.set_all(&op.core.arena, blocks.clone());
+        self.space.take_for_metadata(op, &blocks, take, free)
     }
 
     fn keep_for_metadata(&self, core: &Core<M>, blocks: Range<u64>) -> Result<()> {

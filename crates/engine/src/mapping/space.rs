@@ -179,6 +179,32 @@ impl Space {
         core.arena.fetch_add(self.free_at, u64::MAX);
     }
 
+    /// See [`super::Allocator::take_for_metadata`]. `take` takes the blocks, if all are free;
+    /// `free` frees them again.
+    pub(super) fn take_for_metadata<M: Memories>(
+        &self,
+        op: &Op<'_, M>,
+        blocks: &Range<u64>,
+        take: impl FnOnce() -> bool,
+        free: impl FnOnce(),
+    ) -> Result<bool> {
+        let len = blocks.end - blocks.start;
+        let Ok(mut kept) = self.reserve(op, len, || {}) else {
+            return Ok(false);
+        };
+        let taken = match take() {
+            true => op.core.provide(blocks.start, len).map(|()| true),
+            false => Ok(false),
+        };
+        match &taken {
+            Ok(true) => claimed(op, &mut kept, len),
+            Ok(false) => {}
+            Err(_) => free(),
+        }
+        self.unreserve(op, kept);
+        taken
+    }
+
     /// Counts free blocks as metadata's, when a pool is opened.
     pub(super) fn note_all_used<M: Memories>(&self, core: &Core<M>, blocks: &Range<u64>) {
         let count = blocks.end - blocks.start;

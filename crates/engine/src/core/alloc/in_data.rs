@@ -18,7 +18,7 @@ use crate::sites;
 /// Arena mark of a chunk whose blocks are data.
 const DATA: u64 = 0xFE;
 
-/// A kind keeps one part in so many of its slots free, so that chunks do not come and go.
+/// One part in so many of a kind's slots stays free: otherwise chunks would come and go.
 const SPARE_PART: u64 = 4;
 
 /// The kinds of chunks that become data again.
@@ -38,23 +38,25 @@ impl<M: Memories> Core<M> {
 
     /// The chunks of data space whose blocks are metadata.
     pub(crate) fn chunks_in_data(&self) -> impl Iterator<Item = u64> {
-        let chunks = match self.arena.load(header::CHUNKS_IN_DATA, Ordering::Relaxed) {
+        let chunks = match self.count_in_data() {
             0 => 0..0,
             _ => self.geometry.chunks_of_data(),
         };
         chunks.filter(|&chunk| !matches!(self.chunk_mark(chunk), DATA | TAKING))
     }
 
+    fn count_in_data(&self) -> u64 {
+        self.arena.load(header::CHUNKS_IN_DATA, Ordering::Relaxed)
+    }
+
     /// Data blocks that are metadata.
     pub(crate) fn blocks_in_data(&self) -> u64 {
-        let in_data = self.arena.load(header::CHUNKS_IN_DATA, Ordering::Relaxed);
-        in_data * (self.geometry.chunk_bytes / BLOCK_BYTES)
+        self.count_in_data() * (self.geometry.chunk_bytes / BLOCK_BYTES)
     }
 
     /// Metadata slots of all chunks that are not data.
     pub(super) fn slots_there(&self) -> u64 {
-        let in_data = self.arena.load(header::CHUNKS_IN_DATA, Ordering::Relaxed);
-        (self.geometry.meta_chunks + in_data) * self.geometry.slots_per_chunk()
+        (self.geometry.meta_chunks + self.count_in_data()) * self.geometry.slots_per_chunk()
     }
 
     /// The words of the live map that a clean close saves.
@@ -163,8 +165,7 @@ impl<M: Memories> Core<M> {
     /// Claims all slots of a chunk of `kind`, and stores that the chunk is free. Flushed, not
     /// fenced. Returns whether no slot was in use.
     fn empty_chunk(&self, chunk: u64, kind: ChunkKind) -> bool {
-        let slots = self.geometry.slots_per_chunk();
-        let groups = chunk * slots / GROUP..(chunk + 1) * slots / GROUP;
+        let groups = self.groups_of(chunk);
         let mut claimed = 0;
         for group in groups.clone() {
             let maps = self.maps_in(group, kind);
@@ -188,6 +189,11 @@ impl<M: Memories> Core<M> {
         self.set_word(at, word.0);
         self.pool.flush(sites::CHUNK_FREE, at, 8);
         true
+    }
+
+    fn groups_of(&self, chunk: u64) -> Range<u64> {
+        let slots = self.geometry.slots_of_chunk(chunk);
+        slots.start / GROUP..slots.end / GROUP
     }
 
     /// The slots of a group with heads and maps of extents, which count as used.
@@ -224,9 +230,8 @@ impl<M: Memories> Core<M> {
 
     /// Ends the use of a chunk that was given up. The caller makes its blocks free.
     pub(crate) fn return_chunk(&self, chunk: u64) {
-        let slots = self.geometry.slots_per_chunk();
-        let groups = chunk * slots / GROUP..(chunk + 1) * slots / GROUP;
-        groups.for_each(|group| self.unclaim(group, ALL));
+        self.groups_of(chunk)
+            .for_each(|group| self.unclaim(group, ALL));
         self.arena.fetch_add(header::CHUNKS_IN_DATA, u64::MAX);
         self.note_data(chunk);
     }

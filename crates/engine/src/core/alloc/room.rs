@@ -124,9 +124,8 @@ impl<M: Memories> Core<M> {
         cost.entries_in.map_or(0, |kind| self.free_slots_of(kind))
     }
 
-    /// How many files could be created now, each with one name in an existing directory, if so many
-    /// chunks of data space become metadata. Where names have entries, the names have up to 80
-    /// bytes.
+    /// How many files could be created now, each with one name in an existing directory. Data space
+    /// gives `more_chunks`. Where names have entries, the names have up to 80 bytes.
     pub(crate) fn files_possible(&self, more_chunks: u64) -> u64 {
         let cost = self.name_cost();
         // One is reserved for texts of symbolic links; see `is_last_kept`.

@@ -272,9 +272,10 @@ fn evict_structure<M: Memories>(core: &Core<M>) {
     let (geometry, map) = (&core.geometry, &core.map);
     let table_bytes = geometry.saved_state_at - geometry.table_at;
     core.pool.evict(geometry.table_at, table_bytes);
-    let slots = geometry.slots_per_chunk();
     for chunk in core.chunks_of(ChunkKind::Blocks) {
-        let blocks = (chunk * slots..(chunk + 1) * slots).step_by(SLOTS_PER_BLOCK as usize);
+        let blocks = geometry
+            .slots_of_chunk(chunk)
+            .step_by(SLOTS_PER_BLOCK as usize);
         for slot in blocks.filter(|&slot| core.is_used(slot)) {
             core.pool.evict(geometry.slot_at(slot), BLOCK_BYTES);
         }

@@ -53,7 +53,7 @@ pub(crate) use self::scatter::WHOLE;
 use self::words::AddedWords;
 use super::bitmap::FreeBitmap;
 use super::limbo::Batch;
-use super::space::{Space, claimed};
+use super::space::Space;
 use super::{BlockNo, BlockUsage, Flush, Found, MapId, Mapping, Reservation, Seek, Step, Survey};
 use crate::core::Core;
 use crate::core::slots::Op;
@@ -287,21 +287,9 @@ impl<M: Memories> super::Allocator<M> for HashFs {
     }
 
     fn take_for_metadata(&self, op: &Op<'_, M>, blocks: Range<u64>) -> Result<bool> {
-        let len = blocks.end - blocks.start;
-        let Ok(mut kept) = self.space.reserve(op, len, || {}) else {
-            return Ok(false);
-        };
-        let provided = match self.hold_all(op.core, &blocks) {
-            true => op.core.provide(blocks.start, len).map(|()| true),
-            false => Ok(false),
-        };
-        match &provided {
-            Ok(true) => claimed(op, &mut kept, len),
-            Ok(false) => {}
-            Err(_) => self.free_all(op.core, &blocks),
-        }
-        self.space.unreserve(op, kept);
-        provided
+        let take = || self.hold_all(op.core, &blocks);
+        let free = || self.free_all(op.core, &blocks);
+        self.space.take_for_metadata(op, &blocks, take, free)
     }
 
     fn keep_for_metadata(&self, core: &Core<M>, blocks: Range<u64>) -> Result<()> {

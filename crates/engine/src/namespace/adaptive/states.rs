@@ -114,11 +114,9 @@ impl<M: Memories> Core<M> {
 
     /// The first slots of the groups of all areas chunks.
     pub(super) fn groups(&self) -> impl Iterator<Item = u64> {
-        let slots = self.geometry.slots_per_chunk();
+        let slots = |chunk| self.geometry.slots_of_chunk(chunk);
         let chunks = self.chunks_of(ChunkKind::Areas);
-        chunks.flat_map(move |chunk| {
-            (chunk * slots..(chunk + 1) * slots).step_by(SLOTS_PER_BLOCK as usize)
-        })
+        chunks.flat_map(move |chunk| slots(chunk).step_by(SLOTS_PER_BLOCK as usize))
     }
 }
 

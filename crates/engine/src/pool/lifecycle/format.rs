@@ -210,7 +210,7 @@ fn write_area<P: PoolMemory>(pool: &P, geometry: &Geometry, now_ns: i64) {
 
 /// Sets the kind of a chunk. Flushed, not fenced.
 fn write_chunk<P: PoolMemory>(pool: &P, geometry: &Geometry, chunk: u64, kind: ChunkKind) {
-    let at = geometry.chunk_table_at + chunk * 8;
+    let at = geometry.chunk_word_at(chunk);
     let word = ChunkWord::new(chunk, kind, 0).0;
     pool.store(at, word, std::sync::atomic::Ordering::Release);
     pool.flush(sites::FORMAT_CHUNK, at, 8);
